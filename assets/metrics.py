@@ -1,0 +1,109 @@
+"""Metrics and slices: each criterion's rate with its interval, over the suite and over its named subsets."""
+
+from typing import Any
+
+import dagster as dg
+from oloproof_dagster.assets.stage import Made, Names, Stage
+
+from oloproof_dagster.digests import digest
+from oloproof_dagster.intervals import STATISTICS_VERSION
+from oloproof_dagster.memberships import memberships
+from oloproof_dagster.metrics import measure
+from oloproof_dagster.project import Project
+from oloproof_dagster.slices import measure_slices
+from oloproof_dagster.tables import METRICS, SLICES, ExecutionRow, MetricRow, Stored, SuiteRow, VerdictRow
+
+GROUP = "judgment"
+
+
+def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
+    """`metrics` and `slices` of a project."""
+    names = Names(project.slug)
+    level = {"confidence_level": project.confidence_level, "min_clusters": project.min_clusters}
+    statistics = [STATISTICS_VERSION, level]
+
+    @dg.asset(
+        **names.spec("metrics"),
+        group_name=GROUP,
+        partitions_def=names.partitions,
+        io_manager_key=names.io_manager,
+        required_resource_keys={names.evidence},
+        code_version=digest("code_version/v1", [statistics, list(project.criteria)]),
+        ins=names.reads("verdicts", "transformed_cases"),
+        description="One row a criterion: its rate over the suite, the interval, and what is missing or excluded.",
+    )
+    def metrics(
+        context: dg.AssetExecutionContext, verdicts: Stored[VerdictRow], transformed_cases: Stored[SuiteRow]
+    ) -> dg.MaterializeResult:
+        stage = Stage(context, project, METRICS)
+
+        def make() -> Made:
+            suite = transformed_cases.facts()
+            rows = measure(
+                verdicts.rows(), clusters(transformed_cases), project.criteria, clustered=suite["clustered"], **level
+            )
+            unreached = verdicts.facts()["n_unreached"]
+            return Made(rows, lambda: {"n_unreached": unreached}, lambda: plotted(rows))
+
+        result = stage.materialize(make, verdicts, transformed_cases)
+        return (
+            result
+            if "reused" not in (result.metadata or {}) or not result.metadata["reused"]
+            else with_plots(result, stage.stored)
+        )
+
+    @dg.asset(
+        **names.spec("slices"),
+        group_name=GROUP,
+        partitions_def=names.partitions,
+        io_manager_key=names.io_manager,
+        required_resource_keys={names.evidence},
+        code_version=digest(
+            "code_version/v1", [statistics, list(project.suite.slices), project.suite.min_slice_support]
+        ),
+        ins=names.reads("verdicts", "trajectories", "transformed_cases"),
+        description="One row a slice value and criterion; descriptive, no rule reads it.",
+    )
+    def slices(
+        context: dg.AssetExecutionContext,
+        verdicts: Stored[VerdictRow],
+        trajectories: Stored[ExecutionRow],
+        transformed_cases: Stored[SuiteRow],
+    ) -> dg.MaterializeResult:
+        def make() -> Made:
+            return Made(
+                measure_slices(
+                    verdicts.rows(),
+                    memberships(project.slices, transformed_cases, trajectories),
+                    clusters(transformed_cases),
+                    min_support=project.suite.min_slice_support,
+                    declared=project.suite.slices,
+                    **level,
+                )
+            )
+
+        return Stage(context, project, SLICES).materialize(make, verdicts, trajectories, transformed_cases)
+
+    return [metrics, slices]
+
+
+def clusters(suite: Stored[SuiteRow]) -> dict[str, str]:
+    """Each case's cluster."""
+    return dict(suite.columns("case_id", "cluster"))
+
+
+def with_plots(result: dg.MaterializeResult[Any], stored: Stored[MetricRow]) -> dg.MaterializeResult[Any]:
+    """A reused table's result with the numbers that plots across versions are drawn from."""
+    return result._replace(metadata={**(result.metadata or {}), **plotted(tuple(stored.rows()))})
+
+
+def plotted(rows: tuple[MetricRow, ...]) -> dict[str, Any]:
+    """The numbers that Dagster plots across versions; what was not estimated is left out, never 0."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        for name, value in (("rate", row.estimate), ("lower", row.lower), ("upper", row.upper)):
+            if value is not None:
+                found[f"{name}/{row.metric}"] = float(value)
+        found[f"n_missing/{row.metric}"] = row.n_missing
+    found["n_missing"] = sum(row.n_missing for row in rows)
+    return found

@@ -1,0 +1,132 @@
+"""Fault replays: for each recorded call that an evaluator lets fail, a control replay and the fault."""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import dagster as dg
+from oloproof_dagster.assets.execution import identity, require_current_version
+from oloproof_dagster.assets.stage import Made, Names, Stage
+
+from oloproof_dagster.digests import digest
+from oloproof_dagster.evidence import Attempt
+from oloproof_dagster.execution import ENGINE_VERSION, Counts, facts
+from oloproof_dagster.progress import current_progress
+from oloproof_dagster.project import Project
+from oloproof_dagster.replay import Recorded, replay_all, replays, sources
+from oloproof_dagster.tables import REPLAYS, ExecutionRow, Index, StateRow, Stored, SuiteRow
+
+GROUP = "execution"
+
+
+class ReplayConfig(dg.Config):
+    """What can be asked of one run's replays; a fresh execution makes them fresh too."""
+
+    retry_errors: bool = False
+
+
+def replay_assets(project: Project) -> list[dg.AssetsDefinition]:
+    """`fault_replays` of a project."""
+    names = Names(project.slug)
+    plans = [(each.tool, each.fault, each.occurrence) for each in project.replayed]
+
+    @dg.asset(
+        **names.spec("fault_replays"),
+        group_name=GROUP,
+        partitions_def=names.partitions,
+        io_manager_key=names.io_manager,
+        required_resource_keys={names.evidence, names.sandbox},
+        code_version=digest("code_version/v1", [ENGINE_VERSION, [list(plan) for plan in plans]]),
+        ins=names.reads("transformed_cases", "trajectories", "environment_states"),
+        description="One row a replay: each control, which changes nothing, and each fault.",
+    )
+    def fault_replays(
+        context: dg.AssetExecutionContext,
+        config: ReplayConfig,
+        transformed_cases: Stored[SuiteRow],
+        trajectories: Stored[ExecutionRow],
+        environment_states: Stored[StateRow],
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        require_current_version(context, project)
+        recordings = Recordings(project, transformed_cases, trajectories, environment_states)
+        yield from ReplayPass(context, project, config, recordings).results()
+
+    return [fault_replays]
+
+
+class Recordings:
+    """The source cases that can be replayed, read from the tables once for making and once for writing."""
+
+    def __init__(
+        self, project: Project, suite: Stored[SuiteRow], executions: Stored[ExecutionRow], states: Stored[StateRow]
+    ) -> None:
+        self.upstream = (suite, executions, states)
+        self._project, self._open = project, [Index(executions), Index(states)]
+        self.n_cases = int(suite.facts().get("n_source_cases", 0))
+
+    def __iter__(self) -> Any:
+        return sources(self.upstream[0].rows(), *self._open, identity(self._project))
+
+    def close(self) -> None:
+        for index in self._open:
+            index.close()
+
+
+class ReplayPass:
+    """One run's replays: reused whole, or the missing ones made and the table written."""
+
+    def __init__(
+        self, context: dg.AssetExecutionContext, project: Project, config: ReplayConfig, recordings: Recordings
+    ) -> None:
+        self._stage, self._recordings = Stage(context, project, REPLAYS), recordings
+        self._declared, self._identity, self._config = project.replayed, identity(project), config
+
+    def results(self) -> Iterator[dg.MaterializeResult[Any]]:
+        evidence, version = self._stage.evidence, self._stage.version
+        with evidence.held(version):
+            attempt = evidence.attempt(version) or evidence.open_attempt(version, fresh=False)
+            noted = facts(self._identity, attempt.number)
+            fingerprint = self._stage.fingerprint(*self._recordings.upstream, of=list(noted.values()))
+            n_errors = self._stage.stored.facts().get("n_errors", 0)
+            if self._stage.is_current(fingerprint) and not (self._config.retry_errors and n_errors):
+                yield self._stage.reused(self._said(Counts(hit=len(self._stage.stored), errors=n_errors)))
+            else:
+                yield self._made(attempt, noted, fingerprint)
+            evidence.complete(attempt)  # the IO manager has put the table in its place: parts are not needed any more
+
+    def _made(self, attempt: Attempt, noted: dict[str, Any], fingerprint: str) -> dg.MaterializeResult[Any]:
+        stored = self._stage.stored
+        former = Index(stored if stored.facts().get("attempt") == attempt.number else stored.nothing())
+        parts = self._stage.evidence.parts(attempt, "replays")
+        recorded = Recorded(parts, former)
+        try:
+            start = time.perf_counter()
+            counts = replay_all(
+                self._recordings,
+                lambda: self._stage.session.sandbox(),
+                recorded,
+                declared=self._declared,
+                identity=self._identity,
+                n_cases=self._recordings.n_cases,
+                retry_errors=self._config.retry_errors,
+                progress=current_progress(),
+            )
+            counts.seconds = time.perf_counter() - start
+            rows = replays(self._recordings, recorded, declared=self._declared, identity=self._identity)
+            said = self._said(counts)
+            return self._stage.written(
+                Made(rows, lambda: {**noted, "n_errors": counts.errors}, lambda: said), fingerprint
+            )
+        finally:
+            parts.close()
+            former.close()
+            self._recordings.close()
+
+    @staticmethod
+    def _said(counts: Counts) -> dict[str, Any]:
+        return {
+            "replayed": counts.miss,
+            "answered_from_evidence": counts.hit,
+            "n_errors": counts.errors,
+            "seconds": counts.seconds,
+        }

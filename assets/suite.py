@@ -1,0 +1,60 @@
+"""The suite: cases as the dataset holds them, and the cases with their transformed copies."""
+
+import dagster as dg
+from oloproof_dagster.assets.stage import Made, Names, Stage
+
+from oloproof_dagster.cases import READER_VERSION, Reading, dataset_digest, read_cases
+from oloproof_dagster.digests import digest
+from oloproof_dagster.preflight import check_files, files_digest, readable_by_all
+from oloproof_dagster.project import Project
+from oloproof_dagster.tables import CASES, SUITE, CaseRow, Stored
+from oloproof_dagster.transforms import SuiteCount, expand, transform_digest
+
+GROUP = "suite"
+
+
+def suite_assets(project: Project) -> list[dg.AssetsDefinition]:
+    """`cases` and `transformed_cases` of a project."""
+    names = Names(project.slug)
+    suite_code = digest("code_version/v1", [READER_VERSION, [transform_digest(each) for each in project.transforms]])
+
+    @dg.asset(
+        **names.spec("cases"),
+        group_name=GROUP,
+        partitions_def=names.partitions,
+        io_manager_key=names.io_manager,
+        required_resource_keys={names.evidence, names.sandbox},
+        code_version=digest("code_version/v1", [READER_VERSION, dataset_digest(project)]),
+        description="The cases of the dataset, one row each, checked before anything runs.",
+    )
+    def cases(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+        stage, reading = Stage(context, project, CASES), Reading()
+
+        def make() -> Made:
+            check_files(project)
+            if stage.version == project.version:
+                stage.session.system  # noqa: B018 - imported and its contract checked, before anything runs
+            rows = readable_by_all(project, read_cases(project, reading))
+            return Made(rows, metadata=lambda: {"warnings": "\n".join(reading.warnings)} if reading.warnings else {})
+
+        return stage.materialize(make, dataset=dataset_digest(project), files=files_digest(project))
+
+    @dg.asset(
+        **names.spec("transformed_cases"),
+        group_name=GROUP,
+        partitions_def=names.partitions,
+        io_manager_key=names.io_manager,
+        required_resource_keys={names.evidence},
+        code_version=suite_code,
+        ins=names.reads("cases"),
+        description="Every case followed by its transformed copies, one row each, with the cluster they share.",
+    )
+    def transformed_cases(context: dg.AssetExecutionContext, cases: Stored[CaseRow]) -> dg.MaterializeResult:
+        count = SuiteCount()
+
+        def make() -> Made:
+            return Made(count.counting(expand(project, cases.rows())), count.facts, count.facts)
+
+        return Stage(context, project, SUITE).materialize(make, cases)
+
+    return [cases, transformed_cases]

@@ -1,0 +1,95 @@
+"""Verdicts: every case of the suite under every criterion, judged on recorded evidence alone."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import dagster as dg
+from oloproof_dagster.assets.stage import Made, Names, Stage
+
+from oloproof_dagster.digests import digest, parse_canonical
+from oloproof_dagster.judgment import JUDGMENT_VERSION, Judgment, criteria
+from oloproof_dagster.loading import OwnFiles
+from oloproof_dagster.markdown import cell, table
+from oloproof_dagster.project import Project
+from oloproof_dagster.tables import VERDICTS, ExecutionRow, ReplayRow, StateRow, Stored, SuiteRow, VerdictRow
+
+GROUP = "judgment"
+FAILURES_SHOWN = 50
+
+
+def judgment_code(project: Project) -> str:
+    """The code version of verdicts: the evaluators as declared, and the code of python checks."""
+    declared = [each.model_dump(mode="json") for each in project.evaluators]
+    checks = [OwnFiles.of(project, each["callable"]).code_digest for each in declared if "callable" in each]
+    return digest("code_version/v1", [JUDGMENT_VERSION, declared, checks])
+
+
+def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
+    """`verdicts` of a project."""
+    names = Names(project.slug)
+
+    @dg.asset(
+        **names.spec("verdicts"),
+        group_name=GROUP,
+        partitions_def=names.partitions,
+        io_manager_key=names.io_manager,
+        required_resource_keys={names.evidence},
+        code_version=judgment_code(project),
+        ins=names.reads("transformed_cases", "trajectories", "environment_states", "fault_replays"),
+        description="One row a case, trial and criterion: passed, failed, missing or not applicable, and why.",
+    )
+    def verdicts(
+        context: dg.AssetExecutionContext,
+        transformed_cases: Stored[SuiteRow],
+        trajectories: Stored[ExecutionRow],
+        environment_states: Stored[StateRow],
+        fault_replays: Stored[ReplayRow],
+    ) -> dg.MaterializeResult:
+        upstream = (transformed_cases, trajectories, environment_states, fault_replays)
+
+        def make() -> Made:
+            judgment, failures = Judgment(*upstream), Failures()
+            rows = failures.watching(judgment.verdicts(criteria(project)))
+            return Made(rows, lambda: {"n_unreached": judgment.n_unreached}, failures.metadata)
+
+        return Stage(context, project, VERDICTS).materialize(make, *upstream)
+
+    return [verdicts]
+
+
+class Failures:
+    """The failing verdicts, counted and the first of them kept for the asset's page."""
+
+    def __init__(self) -> None:
+        self._first: list[VerdictRow] = []
+        self._n_failed = self._n_missing = 0
+
+    def watching(self, rows: Iterable[VerdictRow]) -> Iterator[VerdictRow]:
+        for row in rows:
+            self._n_missing += row.status == "missing"
+            if row.status == "failed":
+                self._n_failed += 1
+                if len(self._first) < FAILURES_SHOWN:
+                    self._first.append(row)
+            yield row
+
+    def metadata(self) -> dict[str, Any]:
+        shown = [line for row in self._first for line in _lines(row)]
+        heading = ("case", "criterion", "why", "path", "expected", "actual")
+        return {
+            "n_failed": self._n_failed,
+            "n_missing": self._n_missing,
+            "failing_cases": dg.MarkdownMetadataValue(table(heading, shown) if shown else "No verdict failed."),
+        }
+
+
+def _lines(row: VerdictRow) -> Iterator[tuple[str, ...]]:
+    compared = [each for each in (parse_canonical(row.compared) if row.compared else []) if not each["matches"]]
+    leaves = [each for each in compared if each["path"] != "$"] or compared
+    first = (row.case_id, row.criterion, row.detail or row.reason or "")
+    if not leaves:
+        yield (*first, "", "", "")
+    for each in leaves[:5]:
+        expected = "(not expected)" if each.get("unexpected") else cell(each["expected"])
+        yield (*first, each["path"], expected, "(absent)" if each["absent"] else cell(each["actual"]))
+        first = ("", "", "")

@@ -1,0 +1,78 @@
+"""Release gates for tool-calling agents: the world after each case against the world as it should be.
+
+The public names, and nothing else. Each is imported when it is first used, so that a system under test does not load
+Dagster by importing `AgentTrajectory`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oloproof_dagster.assets.gate import gated_asset as gated_asset
+    from oloproof_dagster.assets.gate import require_gate as require_gate
+    from oloproof_dagster.definitions import build_definitions as build_definitions
+    from oloproof_dagster.errors import ConfigError as ConfigError
+    from oloproof_dagster.errors import EvidenceError as EvidenceError
+    from oloproof_dagster.errors import MalformedTrajectory as MalformedTrajectory
+    from oloproof_dagster.errors import NotJSON as NotJSON
+    from oloproof_dagster.errors import OloproofError as OloproofError
+    from oloproof_dagster.evaluators.evidence import CaseView as CaseView
+    from oloproof_dagster.evaluators.verdict import Verdict as Verdict
+    from oloproof_dagster.project import Project as Project
+    from oloproof_dagster.project import load_project as load_project
+    from oloproof_dagster.resources import EvidenceStore as EvidenceStore
+    from oloproof_dagster.resources import SandboxResource as SandboxResource
+    from oloproof_dagster.runs import Run as Run
+    from oloproof_dagster.runs import load_run as load_run
+    from oloproof_dagster.state import Compared as Compared
+    from oloproof_dagster.system import Replayable as Replayable
+    from oloproof_dagster.system import ReplayChange as ReplayChange
+    from oloproof_dagster.system import Stateful as Stateful
+    from oloproof_dagster.system import current_case as current_case
+    from oloproof_dagster.trajectory import AgentCheckpoint as AgentCheckpoint
+    from oloproof_dagster.trajectory import AgentConstraintCheck as AgentConstraintCheck
+    from oloproof_dagster.trajectory import AgentStep as AgentStep
+    from oloproof_dagster.trajectory import AgentTrajectory as AgentTrajectory
+
+_HOME = {
+    "AgentCheckpoint": "trajectory",
+    "AgentConstraintCheck": "trajectory",
+    "AgentStep": "trajectory",
+    "AgentTrajectory": "trajectory",
+    "CaseView": "evaluators.evidence",
+    "Compared": "state",
+    "ConfigError": "errors",
+    "EvidenceError": "errors",
+    "EvidenceStore": "resources",
+    "MalformedTrajectory": "errors",
+    "NotJSON": "errors",
+    "OloproofError": "errors",
+    "Project": "project",
+    "ReplayChange": "system",
+    "Replayable": "system",
+    "Run": "runs",
+    "SandboxResource": "resources",
+    "Stateful": "system",
+    "Verdict": "evaluators.verdict",
+    "build_definitions": "definitions",
+    "current_case": "system",
+    "gated_asset": "assets.gate",
+    "load_project": "project",
+    "load_run": "runs",
+    "require_gate": "assets.gate",
+}
+
+__version__ = "0.1.0"
+__all__ = sorted([*_HOME, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOME]

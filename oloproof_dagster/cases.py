@@ -1,0 +1,144 @@
+"""The dataset read: every case of the JSONL file, checked and digested, in the file's order."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from oloproof_dagster.digests import canonical_json, digest_of_text, json_object, sha256
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.files import read_jsonl
+from oloproof_dagster.project import Project
+from oloproof_dagster.tables import CaseRow, JSONText
+
+READER_VERSION = "1"
+KEYS = ("id", "input", "initial_state", "expected", "metadata", "group_id")
+
+
+def case_digest(*, input: str, expected: str, metadata: str, group_id: str | None, initial_state: str | None) -> str:
+    """`scenario/v1` of a case given as canonical texts; `initial_state` counts only where it is declared."""
+    members = {"input": input, "expected": expected, "metadata": metadata, "group_id": canonical_json(group_id)}
+    if initial_state is not None:
+        members["initial_state"] = initial_state
+    return digest_of_text("scenario/v1", json_object(**members))
+
+
+@dataclass
+class Reading:
+    """What a reader noticed on the way and somebody should be told."""
+
+    warnings: list[str] = field(default_factory=list)
+    n_cases: int = 0
+
+
+def read_cases(project: Project, reading: Reading | None = None) -> Iterator[CaseRow]:
+    """The cases of a project's dataset, one at a time; ids are unique, the all-or-none keys are checked.
+
+    Raises:
+        ConfigError: naming the dataset's file and line.
+    """
+    reading = reading or Reading()
+    name = project.suite.dataset
+    first_line: dict[str, int] = {}
+    declared: dict[str, tuple[bool, int]] = {}
+    n_without_id = 0
+    for line, value in read_jsonl(project.dataset, name):
+        case = _case(value, name, line)
+        if case.case_id == "":
+            if project.transforms:
+                raise ConfigError.at(
+                    name, line, "the case has no `id`; with transforms every case needs one, as labels name cases by it"
+                )
+            case = _named_by_digest(case)
+            n_without_id += 1
+        _check_suite_wide(project, case, name, declared)
+        if case.case_id in first_line:
+            raise ConfigError.at(
+                name, line, f"the id {case.case_id!r} already stands on line {first_line[case.case_id]}; ids are unique"
+            )
+        first_line[case.case_id] = line
+        reading.n_cases += 1
+        yield case
+    if not reading.n_cases:
+        raise ConfigError.at(name, None, "holds no case; write one JSON object a line, with `id` and `input`")
+    if n_without_id:
+        reading.warnings.append(
+            f"{name}: {n_without_id} case(s) without `id` are named by their digest: an edited case gets another name"
+        )
+
+
+def _case(value: Any, name: str, line: int) -> CaseRow:
+    def refuse(message: str) -> ConfigError:
+        return ConfigError.at(name, line, message)
+
+    if not isinstance(value, dict):
+        raise refuse("a case is a JSON object with `id` and `input`")
+    case_id = value.get("id", "")
+    if not isinstance(case_id, str) or ("id" in value and not case_id):
+        raise refuse(f"`id` must be text and not empty, not {case_id!r}")
+    who = f"case {case_id!r}" if case_id else "the case"
+    for key in value:
+        if key not in KEYS:
+            raise refuse(f"{who}: {key!r} is not a key of a case; keys are {', '.join(KEYS)}")
+    if value.get("input") is None:
+        raise refuse(f"{who}: `input` is required and must not be null")
+    for key in ("initial_state", "metadata"):
+        if key in value and not isinstance(value[key], dict):
+            raise refuse(f"{who}: `{key}` must be a JSON object")
+    if "group_id" in value and not (isinstance(value["group_id"], str) and value["group_id"]):
+        raise refuse(f"{who}: `group_id` must be text and not empty")
+    texts = {
+        "input": canonical_json(value["input"]),
+        "expected": canonical_json(value.get("expected")),
+        "metadata": canonical_json(value.get("metadata", {})),
+        "initial_state": canonical_json(value["initial_state"]) if "initial_state" in value else None,
+    }
+    return CaseRow(
+        case_id=case_id,
+        digest=case_digest(group_id=value.get("group_id"), **texts),  # type: ignore[arg-type]
+        line=line,
+        input=JSONText(str(texts["input"])),
+        expected=JSONText(str(texts["expected"])),
+        metadata=JSONText(str(texts["metadata"])),
+        group_id=value.get("group_id"),
+        initial_state=None if texts["initial_state"] is None else JSONText(texts["initial_state"]),
+    )
+
+
+def _named_by_digest(case: CaseRow) -> CaseRow:
+    members = {key: getattr(case, key) for key in CaseRow.__dataclass_fields__}
+    return CaseRow(**members | {"case_id": case.digest.removeprefix("sha256:")[:16]})
+
+
+def _check_suite_wide(project: Project, case: CaseRow, name: str, declared: dict[str, tuple[bool, int]]) -> None:
+    for key in ("initial_state", "group_id"):
+        there = getattr(case, key) is not None
+        first, first_line = declared.setdefault(key, (there, case.line))
+        if there != first:
+            lines = (case.line, first_line) if there else (first_line, case.line)
+            raise ConfigError.at(
+                name,
+                case.line,
+                f"case {case.case_id!r}: `{key}` stands on every case or on none;"
+                f" line {lines[0]} has it, line {lines[1]} does not",
+            )
+
+
+def dataset_digest(project: Project) -> str:
+    """The digest of the dataset file's bytes, without parsing it.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    import hashlib
+
+    try:
+        with project.dataset.open("rb") as stream:
+            return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ConfigError.at(project.suite.dataset, None, f"cannot be read: {error.strerror}") from None
+
+
+def suite_digest(digests: Iterator[tuple[str, str]]) -> str:
+    """`suite/v1` over (case id, case digest) of every case, derived ones included."""
+    pairs = ",".join(f"[{canonical_json(case_id)},{canonical_json(digest)}]" for case_id, digest in sorted(digests))
+    return sha256(f"suite/v1\0[{pairs}]")

@@ -1,0 +1,84 @@
+"""Dagster's view of a project: one function that builds its definitions, and this repository's own code location."""
+
+import os
+from pathlib import Path
+
+import dagster as dg
+
+from oloproof_dagster.assets.automation import jobs, schedules, sensors
+from oloproof_dagster.assets.execution import execution_assets
+from oloproof_dagster.assets.gate import gate_assets
+from oloproof_dagster.assets.metrics import metric_assets
+from oloproof_dagster.assets.replays import replay_assets
+from oloproof_dagster.assets.stage import Names
+from oloproof_dagster.assets.suite import suite_assets
+from oloproof_dagster.assets.verdicts import verdict_assets
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.project import OLOPROOF_FOLDER, PROJECT_FILE, Project, load_project
+from oloproof_dagster.resources import EvidenceIOManager, EvidenceStore, SandboxResource
+
+EXAMPLE = Path(__file__).parent / "examples" / "stateful_agent"
+
+
+def build_definitions(
+    project: Project | Path | str,
+    *,
+    executor: dg.ExecutorDefinition | None = dg.in_process_executor,
+    evidence_root: Path | str | None = None,
+    sandbox: SandboxResource | None = None,
+) -> dg.Definitions:
+    """The assets, checks, jobs, schedule, sensors and resources of one project, all carrying its slug.
+
+    `executor` is the code location's; pass None where several projects are merged and set it once. `evidence_root`
+    is `<project>/.oloproof/evidence` by default. `sandbox` replaces the resource that imports the declared system.
+
+    Raises:
+        ConfigError: a problem in oloproof.yaml or release.yaml, with its line and key.
+    """
+    loaded = project if isinstance(project, Project) else load_project(project)
+    names = Names(loaded.slug)
+    root = str(evidence_root or loaded.root / OLOPROOF_FOLDER / "evidence")
+    check_schedule(loaded)
+    return dg.Definitions(
+        assets=[
+            *suite_assets(loaded),
+            *execution_assets(loaded),
+            *replay_assets(loaded),
+            *verdict_assets(loaded),
+            *metric_assets(loaded),
+            *gate_assets(loaded),
+        ],
+        jobs=jobs(loaded, executor),
+        schedules=schedules(loaded),
+        sensors=sensors(loaded),
+        resources={
+            names.evidence: EvidenceStore(root=root),
+            names.io_manager: EvidenceIOManager(root=root),
+            names.sandbox: sandbox or SandboxResource(project_dir=str(loaded.root)),
+        },
+        executor=executor,
+    )
+
+
+def check_schedule(project: Project) -> None:
+    """Refuses a cron line that Dagster cannot run.
+
+    Raises:
+        ConfigError: naming the key.
+    """
+    from dagster._utils.schedules import is_valid_cron_schedule
+
+    declared = project.suite.schedule
+    if declared and not is_valid_cron_schedule(declared.cron):
+        raise ConfigError.at(
+            PROJECT_FILE, None, f'schedule.cron: {declared.cron!r} is no cron line; five fields, such as "0 2 * * *"'
+        )
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """The project that OLOPROOF_PROJECT names, else the packaged example with its evidence under this folder."""
+    named = os.environ.get("OLOPROOF_PROJECT")
+    if named:
+        return build_definitions(named)
+    return build_definitions(EXAMPLE, evidence_root=Path.cwd() / OLOPROOF_FOLDER / "evidence")

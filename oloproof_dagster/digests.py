@@ -1,0 +1,131 @@
+"""Canonical JSON and digests: the ground that keys, labels and data versions stand on."""
+
+import contextlib
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from oloproof_dagster.errors import NotJSON
+
+
+@contextlib.contextmanager
+def integers_of_any_size() -> Iterator[None]:
+    """Lifts Python's limit on digits while JSON with a very long integer is read or written."""
+    limit = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(0)
+    try:
+        yield
+    finally:
+        sys.set_int_max_str_digits(limit)
+
+
+def canonical_json(value: Any) -> str:
+    """The one JSON text of a value: sorted keys, no spaces, no ASCII escapes.
+
+    Only what JSON holds exactly is accepted: None, booleans, integers of any size, finite floats, text, lists
+    and objects with text keys. A tuple, a date, a Decimal or a number as a key is refused, never converted.
+
+    Raises:
+        NotJSON: naming the path of the first value that JSON cannot hold.
+
+    >>> canonical_json({"b": 1, "a": [1.0, "ü"]})
+    '{"a":[1.0,"ü"],"b":1}'
+    """
+    return canonical_copy(value)[0]
+
+
+def canonical_copy(value: Any) -> tuple[str, Any]:
+    """The canonical text of a value and a deep copy read back from that text.
+
+    Reading back and comparing finds silent conversions (a tuple written as a list, 1 as the key "1") in C speed.
+    """
+    try:
+        text = _dump(value)
+        text.encode("utf-8")
+        copy = parse_canonical(text)
+        if copy == value:
+            return text, copy
+    except (TypeError, ValueError, RecursionError):
+        pass  # the walk below says which value it was
+    path, what = _first_not_json(value, "$", ()) or ("$", "cannot be written as JSON")
+    raise NotJSON(path, what)
+
+
+def parse_canonical(text: str) -> Any:
+    """The value of a text that canonical_json wrote."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        if "digits" not in str(error):
+            raise
+        with integers_of_any_size():
+            return json.loads(text)
+
+
+def sha256(text: str) -> str:
+    """`sha256:` and the hex digest of the text's UTF-8 bytes."""
+    return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def digest_of_text(domain: str, canonical: str) -> str:
+    """The digest, within a domain, of a value whose canonical text is at hand."""
+    return "sha256:" + hashlib.sha256(f"{domain}\0{canonical}".encode()).hexdigest()
+
+
+def digest(domain: str, value: Any) -> str:
+    """The digest of a value within a domain, `sha256:<64 hex digits>`.
+
+    Raises:
+        NotJSON: when the value is not JSON.
+    """
+    return digest_of_text(domain, canonical_json(value))
+
+
+def json_object(**members: str) -> str:
+    """The canonical text of an object whose members' canonical texts are given: no value is parsed again."""
+    return "{" + ",".join(f'"{key}":{members[key]}' for key in sorted(members)) + "}"
+
+
+def _dump(value: Any) -> str:
+    options: dict[str, Any] = {
+        "sort_keys": True,
+        "separators": (",", ":"),
+        "ensure_ascii": False,
+        "allow_nan": False,
+    }
+    try:
+        return json.dumps(value, **options)
+    except ValueError as error:
+        if "digits" not in str(error):
+            raise
+        with integers_of_any_size():
+            return json.dumps(value, **options)
+
+
+def _first_not_json(value: Any, path: str, above: tuple[int, ...]) -> tuple[str, str] | None:
+    if value is None or isinstance(value, bool | int):
+        return None
+    if isinstance(value, float):
+        finite = value == value and value not in (float("inf"), float("-inf"))
+        return None if finite else (path, f"is {value}, which JSON has no number for")
+    if isinstance(value, str):
+        with contextlib.suppress(UnicodeEncodeError):
+            value.encode("utf-8")
+            return None
+        return path, "holds half of a surrogate pair, which UTF-8 cannot write"
+    if not isinstance(value, dict | list):
+        return path, f"is of type {type(value).__name__}, which is not JSON"
+    if id(value) in above:
+        return path, "contains itself"
+    if len(above) >= 400:
+        return path[:80] + "...", "is nested more than 400 levels deep"
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, member in items:
+        if isinstance(value, dict) and not isinstance(key, str):
+            return path, f"has the key {key!r} of type {type(key).__name__}; keys of a JSON object are text"
+        found = _first_not_json(member, f"{path}.{key}", (*above, id(value)))
+        if found:
+            return found
+    return None

@@ -1,0 +1,48 @@
+"""The user's own checks; the one place where their code is called and what it raises is caught."""
+
+from collections.abc import Callable
+from typing import Any, get_args
+
+from oloproof_dagster.digests import canonical_json
+from oloproof_dagster.errors import NotJSON
+from oloproof_dagster.evaluators.evidence import CaseEvidence, CaseView
+from oloproof_dagster.evaluators.verdict import Status, Verdict, failed, missing, passed
+from oloproof_dagster.reasons import VerdictReason
+
+
+class PythonEvaluator:
+    """`f(case: CaseView) -> bool | Verdict`. Anything else that it returns or raises is a missing verdict."""
+
+    def __init__(self, function: Callable[[CaseView], Any], describe: Callable[[BaseException], str]) -> None:
+        self._function, self._describe = function, describe
+
+    def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
+        return None
+
+    def judge(self, evidence: CaseEvidence) -> Verdict:
+        try:
+            found = self._function(CaseView(evidence))
+        except (Exception, SystemExit) as error:
+            return missing(VerdictReason.EVALUATOR_ERROR, self._describe(error))
+        if isinstance(found, bool):
+            return passed() if found else failed()
+        wrong = _why_unusable(found)
+        return found if wrong is None else missing(VerdictReason.EVALUATOR_ERROR, wrong)
+
+    def noop(self, evidence: CaseEvidence) -> bool | None:
+        return None
+
+
+def _why_unusable(found: Any) -> str | None:
+    """What keeps a returned object from being a verdict that can be stored, or None."""
+    if not isinstance(found, Verdict):
+        return f"returned {type(found).__name__}, expected a bool or a Verdict"
+    if found.status not in get_args(Status):
+        return f"returned a Verdict with the status {found.status!r}, expected one of {', '.join(get_args(Status))}"
+    if not all(isinstance(text, str | None) for text in (found.reason, found.detail)):
+        return "returned a Verdict whose reason or detail is not text"
+    try:
+        canonical_json([found.reason, found.detail, [row.members() for row in found.compared]])
+    except (NotJSON, AttributeError, TypeError) as error:
+        return f"returned a Verdict that cannot be stored: {error}"
+    return None

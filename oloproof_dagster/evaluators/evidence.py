@@ -1,0 +1,89 @@
+"""What an evaluator reads of one case: its declaration, its execution, its state, its replays, its source."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.state import ABSENT
+from oloproof_dagster.system import ReplayChange
+from oloproof_dagster.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow
+from oloproof_dagster.trajectory import AgentCheckpoint, AgentTrajectory, from_text
+
+FindReplay = Callable[["CaseEvidence", AgentCheckpoint, ReplayChange], ReplayRow | None]
+
+
+class CaseEvidence:
+    """One case and what is recorded of it; values are read from their texts when they are first asked for.
+
+    `execution` is None where nothing is recorded under the case's key; `source` is the source case's evidence.
+    """
+
+    def __init__(
+        self,
+        case: SuiteRow,
+        execution: ExecutionRow | None,
+        state: StateRow | None,
+        source: "CaseEvidence | None" = None,
+        find_replay: FindReplay | None = None,
+    ) -> None:
+        self.case, self.execution, self.source = case, execution, source
+        self.state_text = state.state if state else None
+        self._find_replay = find_replay
+
+    @cached_property
+    def input(self) -> Any:
+        return parse_canonical(self.case.input)
+
+    @cached_property
+    def expected(self) -> Any:
+        return parse_canonical(self.case.expected)
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        found: dict[str, Any] = parse_canonical(self.case.metadata)
+        return found
+
+    @cached_property
+    def initial_state(self) -> Any:
+        """The state the case starts from, or ABSENT."""
+        return ABSENT if self.case.initial_state is None else parse_canonical(self.case.initial_state)
+
+    @cached_property
+    def state(self) -> Any:
+        """The state left behind, or ABSENT; a snapshot that is null is a state."""
+        return ABSENT if self.state_text is None else parse_canonical(self.state_text)
+
+    @cached_property
+    def output(self) -> Any:
+        """What the system returned, or ABSENT; null is an output."""
+        text = self.execution.output if self.execution else None
+        return ABSENT if text is None else parse_canonical(text)
+
+    @cached_property
+    def trajectory(self) -> AgentTrajectory | None:
+        text = self.execution.trajectory if self.execution else None
+        return None if text is None else from_text(text)
+
+    def replay(self, checkpoint: AgentCheckpoint, change: ReplayChange) -> ReplayRow | None:
+        """The replay recorded for this case's recording, or None."""
+        return self._find_replay(self, checkpoint, change) if self._find_replay else None
+
+
+class CaseView:
+    """A case as a python check sees it. Every value is the check's own copy.
+
+    `state` and `initial_state` are None where none was recorded or declared; `trajectory` likewise.
+    """
+
+    def __init__(self, evidence: CaseEvidence) -> None:
+        case, execution = evidence.case, evidence.execution
+        self.id = case.case_id
+        self.trial = execution.trial if execution else 0
+        self.input = parse_canonical(case.input)
+        self.expected = parse_canonical(case.expected)
+        self.metadata: dict[str, Any] = parse_canonical(case.metadata)
+        self.output = parse_canonical(execution.output) if execution and execution.output is not None else None
+        self.state = None if evidence.state_text is None else parse_canonical(evidence.state_text)
+        self.initial_state = None if case.initial_state is None else parse_canonical(case.initial_state)
+        self.trajectory = evidence.trajectory

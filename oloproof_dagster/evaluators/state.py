@@ -1,0 +1,81 @@
+"""State criteria: what the world should be after the case, and what must not have changed."""
+
+from oloproof_dagster.declarations import StateMatches, StateUnchanged
+from oloproof_dagster.evaluators.evidence import CaseEvidence
+from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
+from oloproof_dagster.reasons import VerdictReason
+from oloproof_dagster.state import ABSENT, EXACT, Comparison, compare_at, lookup, parse_path, show_path
+
+
+class StateMatchesEvaluator:
+    """Compares the recorded state with the expected one, whole or on each of some paths."""
+
+    def __init__(self, declared: StateMatches) -> None:
+        self._field = parse_path(declared.expected_field)
+        self._paths = tuple(parse_path(path) for path in (declared.paths or ("$",)))
+        self._comparison = Comparison(
+            mode=declared.mode,
+            tolerance=declared.exact_tolerance,
+            ignored=tuple(parse_path(path) for path in declared.ignore_paths),
+            unordered=tuple(parse_path(path) for path in declared.unordered_paths),
+        )
+
+    def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
+        if lookup(evidence.expected, self._field) is ABSENT:
+            return not_applicable(VerdictReason.NO_EXPECTED_STATE)
+        return None
+
+    def judge(self, evidence: CaseEvidence) -> Verdict:
+        expected = lookup(evidence.expected, self._field)
+        lacking = [path for path in self._paths if lookup(expected, path) is ABSENT]
+        if evidence.state is ABSENT:
+            return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
+        if lacking:
+            return missing(VerdictReason.EXPECTED_PATH_ABSENT, ", ".join(map(show_path, lacking)))
+        return by_comparison(
+            tuple(
+                row
+                for path in self._paths
+                for row in compare_at(self._comparison, path, lookup(expected, path), lookup(evidence.state, path))
+            )
+        )
+
+    def noop(self, evidence: CaseEvidence) -> bool | None:
+        """Whether an agent that does nothing would pass."""
+        expected = lookup(evidence.expected, self._field)
+        return all(
+            (wanted := lookup(expected, path)) is not ABSENT
+            and (found := lookup(evidence.initial_state, path)) is not ABSENT
+            and self._comparison.equal(wanted, found, path)
+            for path in self._paths
+        )
+
+
+class StateUnchangedEvaluator:
+    """Compares paths of the recorded state with the initial state."""
+
+    def __init__(self, declared: StateUnchanged) -> None:
+        self._paths = tuple(parse_path(path) for path in declared.paths)
+
+    def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
+        if evidence.case.initial_state is None:
+            return not_applicable(VerdictReason.NO_INITIAL_STATE)
+        return None
+
+    def judge(self, evidence: CaseEvidence) -> Verdict:
+        if evidence.state is ABSENT:
+            return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
+        lacking = [path for path in self._paths if lookup(evidence.initial_state, path) is ABSENT]
+        if lacking:
+            return missing(VerdictReason.INITIAL_PATH_ABSENT, ", ".join(map(show_path, lacking)))
+        return by_comparison(
+            tuple(
+                row
+                for path in self._paths
+                for row in compare_at(EXACT, path, lookup(evidence.initial_state, path), lookup(evidence.state, path))
+            )
+        )
+
+    def noop(self, evidence: CaseEvidence) -> bool | None:
+        """An agent that does nothing leaves everything as it was."""
+        return all(lookup(evidence.initial_state, path) is not ABSENT for path in self._paths)

@@ -1,0 +1,157 @@
+"""People's labels of transformed pairs: read, counted against the suite, and exported for reading.
+
+A transform is checked when the labels show, with an exact bound, that it keeps the meaning of the request.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.files import read_jsonl
+from oloproof_dagster.intervals import clopper_pearson_missing_bounded
+from oloproof_dagster.project import Project, TransformDeclaration
+from oloproof_dagster.state import lookup, parse_path
+from oloproof_dagster.tables import SuiteRow
+
+VALIDITY_CONFIDENCE = 0.95
+"""The confidence level, two-sided, of the bound on kept pairs; the policy's level has no say in it."""
+
+Labels = dict[str, list[tuple[str, bool]]]
+"""For each derived case, the pair digests that were read and whether the meaning was kept."""
+
+
+def read_labels(project: Project, transform: TransformDeclaration) -> Labels:
+    """The labels of a transform; none where it declares no file.
+
+    Raises:
+        ConfigError: the file is absent or malformed, naming its line.
+    """
+    labels: Labels = {}
+    name = transform.validity_labels
+    if name is None:
+        return labels
+    for line, value in read_jsonl(project.root / name, name):
+        if not isinstance(value, dict):
+            raise ConfigError.at(name, line, "a label is a JSON object with `case`, `digest` and `kept`")
+        for key in ("case", "digest"):
+            if not isinstance(value.get(key), str):
+                raise ConfigError.at(name, line, f"`{key}` is required and must be text")
+        if not value["digest"].startswith("sha256:") or len(value["digest"]) != 71:
+            raise ConfigError.at(
+                name,
+                line,
+                f"`digest` must read sha256: and 64 hex digits, not {value['digest']!r};"
+                " `oloproof labels export` writes the digest of every pair",
+            )
+        if not isinstance(value.get("kept"), bool):
+            raise ConfigError.at(name, line, "`kept` is required and must be true or false: was the meaning kept?")
+        labels.setdefault(value["case"], []).append((value["digest"], value["kept"]))
+    return labels
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """What the labels say of one transform. `lower` is the exact 95% lower bound of kept / pairs, in [0, 1]."""
+
+    transform: str
+    pairs: int
+    labelled: int
+    kept: int
+    stale: int
+    lower: float
+    minimum: float | None
+    has_labels: bool
+
+    @property
+    def checked(self) -> bool:
+        return self.has_labels and self.minimum is not None and self.lower >= self.minimum
+
+    @property
+    def advice(self) -> str:
+        """One line on what is lacking."""
+        if not self.has_labels:
+            return (
+                f"declare validity_labels for transform {self.transform}: export its pairs with"
+                f" `oloproof labels export --transform {self.transform}` and say of each whether it kept its meaning"
+            )
+        if self.minimum is None:
+            return f"declare minimum_validity for transform {self.transform}, the bar its labels have to reach"
+        return (
+            f"transform {self.transform}: {self.kept} of {self.pairs} pairs are labelled kept, lower bound"
+            f" {self.lower:.3f} under {self.minimum:g}; {self.pairs - self.labelled} unlabelled, {self.stale} stale"
+        )
+
+
+def validity(transform: TransformDeclaration, labels: Labels, pairs: Iterable[tuple[str, str]]) -> Validity:
+    """What labels say of a transform's pairs, given as (derived case id, current pair digest).
+
+    A pair is kept when at least one label has its current digest and every such label says kept.
+    """
+    n_pairs = labelled = kept = stale = 0
+    for case_id, digest in pairs:
+        n_pairs += 1
+        said = labels.get(case_id, [])
+        current = [keeps for read, keeps in said if read == digest]
+        labelled += bool(current)
+        kept += bool(current) and all(current)
+        stale += bool(said) and not current
+    bound = clopper_pearson_missing_bounded(kept, n_pairs, 0, VALIDITY_CONFIDENCE)
+    return Validity(
+        transform.name,
+        n_pairs,
+        labelled,
+        kept,
+        stale,
+        bound.lower,
+        transform.minimum_validity,
+        transform.validity_labels is not None,
+    )
+
+
+def validities(project: Project, pairs: Iterable[tuple[str | None, str, str | None]]) -> tuple[Validity, ...]:
+    """The validity of every transform, from the suite's (transform, case id, pair digest) columns.
+
+    Raises:
+        ConfigError: a label file is absent or malformed.
+    """
+    by_transform: dict[str, list[tuple[str, str]]] = {transform.name: [] for transform in project.transforms}
+    for name, case_id, digest in pairs:
+        if name in by_transform and digest is not None:
+            by_transform[name].append((case_id, digest))
+    return tuple(
+        validity(transform, read_labels(project, transform), by_transform[transform.name])
+        for transform in project.transforms
+    )
+
+
+def unchecked_criteria(project: Project, found: Iterable[Validity]) -> Mapping[str, str]:
+    """The criteria over a transform that is not checked, each with one line of advice."""
+    unchecked: dict[str, str] = {}
+    for each in found:
+        if not each.checked:
+            for criterion in project.relations_over(each.transform):
+                unchecked.setdefault(criterion, each.advice)
+    return unchecked
+
+
+def pairs_to_read(
+    transform: TransformDeclaration, suite: Iterable[SuiteRow], labels: Labels
+) -> Iterator[dict[str, Any]]:
+    """One object a pair: the texts before and after, its digest, and `kept`, null until somebody has read it."""
+    path = parse_path(transform.field)
+    source_text = ""
+    for row in suite:
+        text = lookup(parse_canonical(row.input), path)
+        if row.source_case is None:
+            source_text = text
+        elif row.transform == transform.name:
+            said = [keeps for read, keeps in labels.get(row.case_id, []) if read == row.pair_digest]
+            yield {
+                "case": row.case_id,
+                "digest": row.pair_digest,
+                "source": source_text,
+                "derived": text,
+                "kept": all(said) if said else None,
+            }

@@ -1,0 +1,185 @@
+"""From verdicts to metrics: one criterion's rate over the suite, with its interval and every denominator.
+
+Counts and bounds, decides nothing: `gate` reads these rows. A `Tally` counts one criterion, here over the suite and
+in `slices` over a part of it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from oloproof_dagster.digests import canonical_json, parse_canonical
+from oloproof_dagster.intervals import (
+    EXACT,
+    GUARDED,
+    Clusters,
+    Moments,
+    clopper_pearson_missing_bounded,
+    korn_graubard_guarded,
+)
+from oloproof_dagster.reasons import DecisionReason
+from oloproof_dagster.tables import JSONText, MetricRow, VerdictRow
+
+PASSED, FAILED, MISSING, NOT_APPLICABLE = "passed", "failed", "missing", "not_applicable"
+_ONE = {PASSED: (1, 0, 0), FAILED: (0, 1, 0), MISSING: (0, 0, 1)}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The interval of a tally, or the reason code why there is none.
+
+    `method` is the one that applies, also where it gave no bounds; null where no verdict is eligible. `clusters`
+    are the moments that the guarded method read, null under the exact one.
+    """
+
+    lower: float | None
+    upper: float | None
+    method: str | None
+    no_bounds: str | None
+    clusters: Clusters | None = None
+
+
+class Tally:
+    """The verdicts of one criterion, counted per cluster; memory grows with the clusters, not with the verdicts."""
+
+    __slots__ = ("_clusters", "_shared", "excluded", "failed", "missing", "noop_passed", "passed")
+
+    def __init__(self) -> None:
+        self.passed = self.failed = 0
+        self.missing: Counter[str] = Counter()
+        self.excluded: Counter[str] = Counter()
+        self.noop_passed: int | None = None
+        self._clusters: dict[str, tuple[int, int, int]] = {}
+        self._shared: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+
+    def add(self, verdict: VerdictRow, cluster: str) -> None:
+        """Counts one verdict.
+
+        Raises:
+            ValueError: its status is unknown, or it is missing or not applicable without a reason.
+        """
+        if verdict.status in (MISSING, NOT_APPLICABLE):
+            if verdict.reason is None:
+                raise ValueError(f"case {verdict.case_id}: {verdict.criterion} is {verdict.status} without a reason")
+            (self.missing if verdict.status == MISSING else self.excluded)[verdict.reason] += 1
+        elif verdict.status == PASSED:
+            self.passed += 1
+        elif verdict.status == FAILED:
+            self.failed += 1
+        else:
+            raise ValueError(f"case {verdict.case_id}: {verdict.criterion} has the unknown status {verdict.status!r}")
+        eligible = verdict.status != NOT_APPLICABLE
+        if verdict.noop is not None:
+            self.noop_passed = (self.noop_passed or 0) + (eligible and verdict.noop)
+        if eligible:
+            passed, failed, missing = self._clusters.get(cluster, (0, 0, 0))
+            one = _ONE[verdict.status]
+            counts = (passed + one[0], failed + one[1], missing + one[2])
+            self._clusters[cluster] = self._shared.setdefault(counts, counts)  # few distinct: a million fit in memory
+
+    @property
+    def n_observed(self) -> int:
+        return self.passed + self.failed
+
+    @property
+    def n_missing(self) -> int:
+        return self.missing.total()
+
+    @property
+    def n_eligible(self) -> int:
+        return self.n_observed + self.n_missing
+
+    @property
+    def n_clusters(self) -> int:
+        """The clusters with an eligible verdict."""
+        return len(self._clusters)
+
+    @property
+    def estimate(self) -> float | None:
+        """The observed rate, passed / observed, in [0, 1]; None where nothing was observed."""
+        return self.passed / self.n_observed if self.n_observed else None
+
+    @property
+    def method(self) -> str | None:
+        """The method that applies: exact when every cluster holds one eligible verdict, guarded otherwise."""
+        if not self.n_eligible:
+            return None
+        return EXACT if self.n_eligible == self.n_clusters else GUARDED
+
+    def bounds(self, *, confidence_level: float, min_clusters: int) -> Bounds:
+        """The two-sided interval of the rate, missing verdicts bounded worst-case.
+
+        None without an eligible verdict, with clustered verdicts in fewer than two clusters, and, from `min_clusters`
+        clusters on, where their sizes differ more than the guarded method was validated for.
+        """
+        method = self.method
+        if method is None:
+            return Bounds(None, None, None, DecisionReason.INTERVAL_UNAVAILABLE.value)
+        if method == EXACT:
+            exact = clopper_pearson_missing_bounded(self.passed, self.n_observed, self.n_missing, confidence_level)
+            return Bounds(exact.lower, exact.upper, exact.method, None)
+        clusters = Clusters.of(self._clusters.values())
+        if self.n_clusters >= min_clusters and not clusters.within_validated_range:
+            return Bounds(None, None, method, DecisionReason.CLUSTER_SIZES_OUTSIDE_VALIDATED_RANGE.value, clusters)
+        guarded = korn_graubard_guarded(clusters, confidence_level)
+        if guarded is None:
+            return Bounds(None, None, method, DecisionReason.INTERVAL_UNAVAILABLE.value, clusters)
+        return Bounds(guarded.lower, guarded.upper, guarded.method, None, clusters)
+
+
+def measure(
+    verdicts: Iterable[VerdictRow],
+    clusters: Mapping[str, str],
+    criteria: Sequence[str],
+    *,
+    clustered: bool,
+    confidence_level: float,
+    min_clusters: int,
+) -> tuple[MetricRow, ...]:
+    """One row per criterion, in the order given; a criterion without verdicts has zeros, no estimate, no interval.
+
+    `clusters` maps every case id to its cluster. Reads the verdicts once; verdicts of other criteria are left out.
+
+    Raises:
+        KeyError: a verdict's case has no cluster.
+        ValueError: a verdict that `Tally.add` refuses.
+    """
+    tallies = {criterion: Tally() for criterion in criteria}
+    for verdict in verdicts:
+        tally = tallies.get(verdict.criterion)
+        if tally is not None:
+            tally.add(verdict, clusters[verdict.case_id])
+    return tuple(
+        _row(criterion, tally, clustered, confidence_level, min_clusters) for criterion, tally in tallies.items()
+    )
+
+
+def _row(criterion: str, tally: Tally, clustered: bool, confidence_level: float, min_clusters: int) -> MetricRow:
+    bounds = tally.bounds(confidence_level=confidence_level, min_clusters=min_clusters)
+    return MetricRow(
+        metric=criterion,
+        estimate=tally.estimate,
+        lower=bounds.lower,
+        upper=bounds.upper,
+        confidence_level=confidence_level,
+        method=bounds.method,
+        no_bounds=bounds.no_bounds,
+        n_eligible=tally.n_eligible,
+        n_observed=tally.n_observed,
+        n_passed=tally.passed,
+        n_missing=tally.n_missing,
+        n_excluded=tally.excluded.total(),
+        n_clusters=tally.n_clusters if clustered else None,
+        missing=JSONText(canonical_json(dict(tally.missing))),
+        excluded=JSONText(canonical_json(dict(tally.excluded))),
+        noop_passed=tally.noop_passed,
+        cluster_moments=None if bounds.clusters is None else JSONText(canonical_json(asdict(bounds.clusters))),
+    )
+
+
+def clusters_of(metric: MetricRow) -> Clusters | None:
+    """The moments of the clusters that a metric's guarded interval was computed from; None under the exact method."""
+    if metric.cluster_moments is None:
+        return None
+    members = parse_canonical(metric.cluster_moments)
+    return Clusters(Moments(**members["low"]), Moments(**members["high"]), members["largest"])

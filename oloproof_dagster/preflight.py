@@ -1,0 +1,78 @@
+"""What must be right before the first case runs: cases that evaluators and slices can read, labels, checks, system."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from oloproof_dagster.cases import dataset_digest
+from oloproof_dagster.declarations import Contains
+from oloproof_dagster.digests import digest, parse_canonical
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.judgment import criteria
+from oloproof_dagster.labels import read_labels
+from oloproof_dagster.loading import OwnFiles
+from oloproof_dagster.project import Project
+from oloproof_dagster.state import ABSENT, lookup, parse_path
+from oloproof_dagster.tables import CaseRow
+
+
+def own_files(project: Project) -> OwnFiles:
+    """The user's files behind the system and its environment; their digest is the system's code digest."""
+    return OwnFiles.of(project, project.suite.system.callable, project.suite.system.environment)
+
+
+def check_files(project: Project) -> None:
+    """Reads every label file and imports every python check.
+
+    Raises:
+        ConfigError: with the file, line and key of the first problem.
+    """
+    for transform in project.transforms:
+        read_labels(project, transform)
+    criteria(project)
+
+
+def files_digest(project: Project) -> str:
+    """A digest over what `check_files` and loading the system read; equal digests need no second look."""
+    files: list[Any] = [own_files(project).code_digest]
+    for evaluator in project.evaluators:
+        if hasattr(evaluator, "callable"):
+            files.append(OwnFiles.of(project, evaluator.callable).code_digest)
+    for transform in project.transforms:
+        if transform.validity_labels:
+            files.append((project.root / transform.validity_labels).read_bytes().hex())
+    declared = project.suite.model_dump(mode="json", include={"system", "evaluators"})
+    return digest("preflight/v1", [declared, files])
+
+
+def readable_by_all(project: Project, cases: Iterable[CaseRow]) -> Iterator[CaseRow]:
+    """The cases, each checked against the slices and evaluators that will read it.
+
+    Raises:
+        ConfigError: a slice over an object or list, or `contains` with an expectation that is no text.
+    """
+    by_metadata = [each for each in project.slices if each.kind == "metadata"]
+    contains = [each for each in project.evaluators if isinstance(each, Contains)]
+    for case in cases:
+        for each in by_metadata:
+            try:
+                each.value_of(parse_canonical(case.metadata), None)
+            except ValueError as error:
+                raise ConfigError.at(project.suite.dataset, case.line, f"case {case.case_id!r}: {error}") from None
+        for declared in contains:
+            expected = lookup(parse_canonical(case.expected), parse_path(declared.expected_field or "$"))
+            if expected is not ABSENT and expected is not None and not isinstance(expected, str):
+                raise ConfigError.at(
+                    project.suite.dataset,
+                    case.line,
+                    f"case {case.case_id!r}: evaluator"
+                    f" {declared.name!r} looks for text, but what is expected is no text",
+                )
+        yield case
+
+
+def project_digest(project: Project) -> str:
+    """A digest over everything of the project's that a run reads: a failed run is worth another once it changes."""
+    policy = project.policy.model_dump(mode="json") if project.policy else None
+    return digest(
+        "project/v1", [project.suite.model_dump(mode="json"), policy, files_digest(project), dataset_digest(project)]
+    )

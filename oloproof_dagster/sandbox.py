@@ -1,0 +1,175 @@
+"""One sandbox: reset, call, snapshot under one lock, and replays under the same; foreign code is caught here alone."""
+
+import asyncio
+import inspect
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from oloproof_dagster.digests import canonical_json, digest_of_text, parse_canonical
+from oloproof_dagster.errors import MalformedTrajectory, NotJSON
+from oloproof_dagster.loading import System
+from oloproof_dagster.system import CurrentCase, ReplayChange, inside
+from oloproof_dagster.tables import SuiteRow
+from oloproof_dagster.trajectory import (
+    AgentCheckpoint,
+    AgentTrajectory,
+    from_text,
+    is_malformed,
+    recorded_text,
+    why_malformed,
+)
+
+Status = Literal["ok", "error", "timeout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one execution left: texts are canonical JSON. `initial` is the initial state's digest."""
+
+    status: Status
+    error: str | None
+    duration_ms: float
+    output: str | None
+    trajectory: str | None
+    initial: str | None
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOutcome:
+    """What one replay left; `continuation` is None unless the replay returned one."""
+
+    status: Status
+    error: str | None
+    duration_ms: float
+    continuation: AgentTrajectory | None
+    state: str | None
+
+
+class _Failed(Exception):
+    """A step of a case went wrong; its message is what the evidence says."""
+
+
+class Sandbox:
+    """One instance of the system with its world and one event loop for its whole life.
+
+    Everything that the system is given is a fresh copy and everything it gives is copied before the lock is let go,
+    so that nothing it keeps, shares or mutates reaches another case.
+    """
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def execute(self, case: SuiteRow, trial: int = 0) -> Outcome:
+        """Runs one case. Never raises for what the system does: that is the outcome's error."""
+        with self._lock, inside(CurrentCase(case.case_id, trial, case.input, case.initial_state)) as current:
+            start = time.perf_counter()
+            output = state = error = None
+            try:
+                self._reset(case)
+                try:
+                    output = self._call(case, current)
+                except _Failed as failed:
+                    error = str(failed)
+                # Also after a failed call: what a crashing agent left behind is evidence.
+                state = self._snapshot(case)
+            except _Failed as failed:
+                error = error or str(failed)
+            duration_ms = (time.perf_counter() - start) * 1000
+        return Outcome(
+            "error" if error else "ok", error, duration_ms, output, current.recorded, initial_digest(case), state
+        )
+
+    def replay(
+        self, case: SuiteRow, trial: int, recording: AgentTrajectory, checkpoint: AgentCheckpoint, change: ReplayChange
+    ) -> ReplayOutcome:
+        """Resets the world, asks the system for the continuation from a checkpoint, and takes the state after it."""
+        replay = self._system.replay
+        assert replay is not None, "load_system refuses a system without replay where one is needed"
+        with self._lock, inside(CurrentCase(case.case_id, trial, case.input, case.initial_state)):
+            start = time.perf_counter()
+            continuation = state = error = None
+            try:
+                self._reset(case)
+                try:
+                    returned = self._guarded("", lambda: replay(recording, checkpoint=checkpoint, change=change))
+                    continuation = self._continuation(returned)
+                except _Failed as failed:
+                    error = str(failed)
+                state = self._snapshot(case)
+            except _Failed as failed:
+                error = error or str(failed)
+            duration_ms = (time.perf_counter() - start) * 1000
+        return ReplayOutcome("error" if error else "ok", error, duration_ms, None if error else continuation, state)
+
+    def close(self) -> None:
+        """Ends the event loop."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+        self._loop = None
+
+    def _keeps_state(self, case: SuiteRow) -> bool:
+        return self._system.reset is not None and case.initial_state is not None
+
+    def _reset(self, case: SuiteRow) -> None:
+        reset, text = self._system.reset, case.initial_state
+        if reset is not None and text is not None:
+            self._guarded("reset: ", lambda: reset(parse_canonical(text)))
+
+    def _call(self, case: SuiteRow, current: CurrentCase) -> str:
+        output = self._guarded("", lambda: self._system.call(parse_canonical(case.input)))
+        if current.malformed is not None:  # the agent caught it and went on
+            raise _Failed(f"malformed_trajectory: {current.malformed}")
+        return self._copied("output", output)
+
+    def _snapshot(self, case: SuiteRow) -> str | None:
+        snapshot = self._system.snapshot
+        if snapshot is None or not self._keeps_state(case):
+            return None
+        return self._copied("snapshot", self._guarded("snapshot: ", snapshot))
+
+    def _continuation(self, returned: Any) -> AgentTrajectory:
+        try:
+            return from_text(recorded_text(returned))
+        except MalformedTrajectory as error:
+            raise _Failed(f"malformed_trajectory: {error}") from None
+
+    @staticmethod
+    def _copied(what: str, value: Any) -> str:
+        try:
+            return canonical_json(value)
+        except NotJSON as error:
+            raise _Failed(f"{what}: {error}") from None
+
+    def _guarded(self, phase: str, function: Callable[[], Any]) -> Any:
+        """The one place where the system is called; awaits what it returns where that is awaitable."""
+        try:
+            value = function()
+            if inspect.isawaitable(value):
+                value = self._await(value)
+            return value
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            if is_malformed(error):
+                raise _Failed(f"malformed_trajectory: {phase}{why_malformed(error)}") from None
+            raise _Failed(f"{phase}{self._system.own_files.describe(error)}") from None
+
+    def _await(self, value: Any) -> Any:
+        if self._loop is None or self._loop.is_closed():
+            self._loop = asyncio.new_event_loop()
+        # A task copies the context, so that the current case is seen inside.
+        return self._loop.run_until_complete(_as_coroutine(value))
+
+
+def initial_digest(case: SuiteRow) -> str | None:
+    """The digest that environment_state/v1 bears of the state that a case started from."""
+    return None if case.initial_state is None else digest_of_text("scenario.initial_state/v1", case.initial_state)
+
+
+async def _as_coroutine(value: Any) -> Any:
+    return await value

@@ -1,0 +1,170 @@
+"""Derived cases: every source case followed by a copy of it for each transform, in one cluster."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from oloproof_dagster.cases import case_digest, suite_digest
+from oloproof_dagster.digests import canonical_json, digest, digest_of_text, json_object, parse_canonical
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.project import Project, TransformDeclaration
+from oloproof_dagster.state import lookup, parse_path
+from oloproof_dagster.tables import CaseRow, JSONText, SuiteRow
+
+
+def transform_digest(transform: TransformDeclaration) -> str:
+    """`metamorphic_transform/v1`: what the transform does, not what is known of it."""
+    pairs = None if transform.replace is None else [list(pair) for pair in transform.replace]
+    return digest(
+        "metamorphic_transform/v1",
+        {
+            "name": transform.name,
+            "version": transform.version,
+            "field": transform.field,
+            "template": transform.template,
+            "replace": pairs,
+        },
+    )
+
+
+def pair_digest(transform: str, source_input: str, derived_input: str) -> str:
+    """`metamorphic_pair/v1` of a transform's digest and the two inputs as canonical texts: what a label was read for."""
+    return digest_of_text(
+        "metamorphic_pair/v1",
+        json_object(transform=canonical_json(transform), source_input=source_input, input=derived_input),
+    )
+
+
+def apply(transform: TransformDeclaration, text: str) -> str:
+    """The transformed text: the template around it, or the replacements in order, each at every occurrence."""
+    if transform.template is not None:
+        return transform.template.replace("{value}", text)
+    for old, new in transform.replace or ():
+        text = text.replace(old, new)
+    return text
+
+
+def expand(project: Project, cases: Iterable[CaseRow]) -> Iterator[SuiteRow]:
+    """The suite: every case with its cluster, followed by its derived cases; memory holds one case.
+
+    Raises:
+        ConfigError: a case that a transform cannot be applied to, naming the dataset's line.
+    """
+    digests = {transform.name: transform_digest(transform) for transform in project.transforms}
+    for case in cases:
+        source = _source(project, case)
+        yield source
+        for transform in project.transforms:
+            yield _derived(project, source, transform, digests[transform.name])
+
+
+def _source(project: Project, case: CaseRow) -> SuiteRow:
+    def refuse(message: str) -> ConfigError:
+        return ConfigError.at(project.suite.dataset, case.line, f"case {case.case_id!r}: {message}")
+
+    group = case.group_id
+    if project.transforms:
+        if "~" in case.case_id:
+            raise refuse("an id may not hold `~`, which names derived cases; rename the case")
+        if '"metamorphic"' in case.metadata and "metamorphic" in parse_canonical(case.metadata):
+            raise refuse("metadata.metamorphic is written by transforms; rename that key")
+        group = case.group_id or case.case_id
+    members = {key: getattr(case, key) for key in CaseRow.__dataclass_fields__}
+    members |= {"group_id": group, "digest": _digest(case, group)}
+    return SuiteRow(**members, cluster=group or case.case_id)
+
+
+def _digest(case: CaseRow | SuiteRow, group: str | None) -> str:
+    return (
+        case.digest
+        if group == case.group_id
+        else case_digest(
+            input=case.input,
+            expected=case.expected,
+            metadata=case.metadata,
+            group_id=group,
+            initial_state=case.initial_state,
+        )
+    )
+
+
+def _derived(project: Project, source: SuiteRow, transform: TransformDeclaration, digest_: str) -> SuiteRow:
+    def refuse(message: str) -> ConfigError:
+        return ConfigError.at(
+            project.suite.dataset, source.line, f"case {source.case_id!r}, transform {transform.name!r}: {message}"
+        )
+
+    value = parse_canonical(source.input)
+    path = parse_path(transform.field)
+    text = lookup(value, path)
+    if not isinstance(text, str):
+        raise refuse(f"the input's {transform.field!r} must hold text")
+    changed = apply(transform, text)
+    if changed == text:
+        raise refuse("the text stays as it is; a pair equal to its source tests nothing")
+    input_text = canonical_json(_with(value, path, changed))
+    pair = pair_digest(digest_, source.input, input_text)
+    metadata = parse_canonical(source.metadata) | {
+        "metamorphic": {
+            "source": source.case_id,
+            "transform": transform.name,
+            "version": transform.version,
+            "digest": digest_,
+            "pair_digest": pair,
+        }
+    }
+    row = replace(
+        source,
+        case_id=f"{source.case_id}~{transform.name}",
+        input=JSONText(input_text),
+        metadata=JSONText(canonical_json(metadata)),
+        source_case=source.case_id,
+        transform=transform.name,
+        pair_digest=pair,
+    )
+    return replace(
+        row,
+        digest=case_digest(
+            input=row.input,
+            expected=row.expected,
+            metadata=row.metadata,
+            group_id=row.group_id,
+            initial_state=row.initial_state,
+        ),
+    )
+
+
+def _with(value: Any, path: tuple[str, ...], text: str) -> Any:
+    """The value with the text put at a path that leads to text; only the containers on the way are copied."""
+    if not path:
+        return text
+    if isinstance(value, dict):
+        return value | {path[0]: _with(value[path[0]], path[1:], text)}
+    position = int(path[0])
+    return [*value[:position], _with(value[position], path[1:], text), *value[position + 1 :]]
+
+
+class SuiteCount:
+    """What is to be noted of a suite as a whole, counted while its rows pass."""
+
+    def __init__(self) -> None:
+        self._digests: list[tuple[str, str]] = []
+        self._cases_of: dict[str, int] = {}
+        self._n_sources = 0
+
+    def counting(self, rows: Iterable[SuiteRow]) -> Iterator[SuiteRow]:
+        for row in rows:
+            self._digests.append((row.case_id, row.digest))
+            self._cases_of[row.cluster] = self._cases_of.get(row.cluster, 0) + 1
+            self._n_sources += row.source_case is None
+            yield row
+
+    def facts(self) -> dict[str, Any]:
+        """Counts over the rows that have passed; `clustered`: some cluster holds more than one case."""
+        return {
+            "suite_digest": suite_digest(iter(self._digests)),
+            "n_source_cases": self._n_sources,
+            "n_cases": len(self._digests),
+            "n_clusters": len(self._cases_of),
+            "clustered": any(n > 1 for n in self._cases_of.values()),
+        }
