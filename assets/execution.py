@@ -69,17 +69,12 @@ def execution_assets(project: Project) -> list[dg.AssetsDefinition]:
     @dg.multi_asset(
         name=f"{names.slug}_execution",
         specs=[
-            dg.AssetSpec(
-                **names.spec(table),
-                group_name=GROUP,
-                deps=[names.key("transformed_cases")],
-                code_version=code_version,
-                description=text,
-                partitions_def=names.partitions,
-            ).with_io_manager_key(names.io_manager)
-            for table, text in described.items()
+            names.spec(
+                table, reads=("transformed_cases",), group=GROUP, code_version=code_version, description=description
+            )
+            for table, description in described.items()
         ],
-        ins={"transformed_cases": dg.AssetIn(names.key("transformed_cases"))},  # its type would clash with `deps`
+        ins={"transformed_cases": dg.AssetIn(names.key("transformed_cases"))},  # its type would clash with the deps
         partitions_def=names.partitions,
         required_resource_keys={names.evidence, names.sandbox},
     )
@@ -109,12 +104,11 @@ class ExecutionPass:
             whole = {"attempt": attempt.number, "identity": list(facts(self._identity, attempt.number).values())}
             prints = [each.fingerprint(self._suite, **whole) for each in (self._executions, self._states)]
             n_errors = self._executions.stored.facts().get("n_errors", 0)
-            if all(map(Stage.is_current, (self._executions, self._states), prints)) and not (
-                self._config.retry_errors and n_errors
-            ):
+            said = [each.current(print_) for each, print_ in zip((self._executions, self._states), prints, strict=True)]
+            if said[0] is not None and said[1] is not None and not (self._config.retry_errors and n_errors):
                 counts = Counts(hit=len(self._executions.stored), errors=n_errors)
-                yield self._executions.reused(self._said(counts))
-                yield self._states.reused()
+                yield self._executions.reused(said[0], self._said(counts))
+                yield self._states.reused(said[1])
                 return
             former = [each.stored for each in (self._executions, self._states)]
             known = [
@@ -126,9 +120,9 @@ class ExecutionPass:
                 warning = self._warning(former[0])
                 counts = self._execute(recorded)
                 noted = {**facts(self._identity, attempt.number), "n_errors": counts.errors}
-                said = self._said(counts, warning)
+                news = self._said(counts, warning)
                 yield self._executions.written(
-                    Made(executions(self._suite.rows(), recorded, self._identity), lambda: noted, lambda: said),
+                    Made(executions(self._suite.rows(), recorded, self._identity), lambda: noted, lambda: news),
                     prints[0],
                 )
                 yield self._states.written(

@@ -29,19 +29,16 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
     policy = project.policy
     policy_digest = digest("policy/v1", policy.model_dump(mode="json") if policy else None)
 
-    @dg.asset(
-        **names.spec("decisions"),
-        group_name=GROUP,
-        partitions_def=names.partitions,
-        io_manager_key=names.io_manager,
-        required_resource_keys={names.evidence},
+    @names.asset(
+        "decisions",
+        reads=("metrics", "transformed_cases"),
+        group=GROUP,
         code_version=digest("code_version/v1", [policy_digest, labels_digest(project)]),
-        ins=names.reads("metrics", "transformed_cases"),
         description="One row a rule of release.yaml: its state, the reasons, and what would decide it.",
     )
     def decisions(
         context: dg.AssetExecutionContext, metrics: Stored[MetricRow], transformed_cases: Stored[SuiteRow]
-    ) -> dg.MaterializeResult:
+    ) -> dg.MaterializeResult[Any]:
         def make() -> Made:
             facts = suite_facts(transformed_cases, metrics)
             pairs = transformed_cases.columns("transform", "case_id", "pair_digest")
@@ -56,18 +53,15 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
             make, metrics, transformed_cases, labels=labels_digest(project)
         )
 
-    common: dict[str, Any] = {
-        **names.spec("gate"),
-        "group_name": GROUP,
-        "partitions_def": names.partitions,
-        "io_manager_key": names.io_manager,
-        "required_resource_keys": {names.evidence},
-        "code_version": digest("code_version/v1", policy_digest),
-        "ins": names.reads("decisions"),
-        "description": "What the decisions mean for the release. Its check `release` holds back what is downstream.",
-    }
-
-    @dg.asset(**common, check_specs=check_specs(names, policy), output_required=policy is not None)
+    @names.asset(
+        "gate",
+        reads=("decisions",),
+        group=GROUP,
+        code_version=digest("code_version/v1", policy_digest),
+        description="What the decisions mean for the release. Its check `release` holds back what is downstream.",
+        check_specs=check_specs(names, policy),
+        output_required=policy is not None,
+    )
     def gate(context: dg.AssetExecutionContext, decisions: Stored[DecisionRow]) -> Iterator[dg.MaterializeResult[Any]]:
         stage = Stage(context, project, GATE)
         if policy is None:
@@ -236,7 +230,9 @@ def _latest(context: dg.AssetExecutionContext, key: dg.AssetKey, version: str) -
 
 
 def _upstream_gate(context: dg.AssetExecutionContext) -> dg.AssetKey:
-    found = {key for keys in context.assets_def.asset_deps.values() for key in keys if key.path[-1] == "gate"}
+    found: set[dg.AssetKey] = {
+        key for keys in context.assets_def.asset_deps.values() for key in keys if key.path[-1] == "gate"
+    }
     if len(found) != 1:
         raise _refusal(f"require_gate found {len(found)} upstream assets named gate; pass gate=AssetKey([...])")
     return found.pop()
@@ -260,6 +256,7 @@ def gated_asset(
 
         deps = [*options.pop("deps", ()), names.key("gate")]
         own = {"key_prefix": names.slug, "group_name": GROUP, "partitions_def": names.partitions, **options}
-        return dg.asset(**own, deps=deps)(guarded)
+        gated: dg.AssetsDefinition = dg.asset(**own, deps=deps)(guarded)
+        return gated
 
     return decorate

@@ -19,49 +19,41 @@ GROUP = "judgment"
 def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
     """`metrics` and `slices` of a project."""
     names = Names(project.slug)
-    level = {"confidence_level": project.confidence_level, "min_clusters": project.min_clusters}
-    statistics = [STATISTICS_VERSION, level]
+    level, min_clusters = project.confidence_level, project.min_clusters
+    statistics = [STATISTICS_VERSION, level, min_clusters]
 
-    @dg.asset(
-        **names.spec("metrics"),
-        group_name=GROUP,
-        partitions_def=names.partitions,
-        io_manager_key=names.io_manager,
-        required_resource_keys={names.evidence},
+    @names.asset(
+        "metrics",
+        reads=("verdicts", "transformed_cases"),
+        group=GROUP,
         code_version=digest("code_version/v1", [statistics, list(project.criteria)]),
-        ins=names.reads("verdicts", "transformed_cases"),
         description="One row a criterion: its rate over the suite, the interval, and what is missing or excluded.",
     )
     def metrics(
         context: dg.AssetExecutionContext, verdicts: Stored[VerdictRow], transformed_cases: Stored[SuiteRow]
-    ) -> dg.MaterializeResult:
-        stage = Stage(context, project, METRICS)
-
+    ) -> dg.MaterializeResult[Any]:
         def make() -> Made:
             suite = transformed_cases.facts()
             rows = measure(
-                verdicts.rows(), clusters(transformed_cases), project.criteria, clustered=suite["clustered"], **level
+                verdicts.rows(),
+                clusters(transformed_cases),
+                project.criteria,
+                clustered=suite["clustered"],
+                confidence_level=level,
+                min_clusters=min_clusters,
             )
             unreached = verdicts.facts()["n_unreached"]
             return Made(rows, lambda: {"n_unreached": unreached}, lambda: plotted(rows))
 
-        result = stage.materialize(make, verdicts, transformed_cases)
-        return (
-            result
-            if "reused" not in (result.metadata or {}) or not result.metadata["reused"]
-            else with_plots(result, stage.stored)
-        )
+        return Stage(context, project, METRICS).materialize(make, verdicts, transformed_cases)
 
-    @dg.asset(
-        **names.spec("slices"),
-        group_name=GROUP,
-        partitions_def=names.partitions,
-        io_manager_key=names.io_manager,
-        required_resource_keys={names.evidence},
+    @names.asset(
+        "slices",
+        reads=("verdicts", "trajectories", "transformed_cases"),
+        group=GROUP,
         code_version=digest(
             "code_version/v1", [statistics, list(project.suite.slices), project.suite.min_slice_support]
         ),
-        ins=names.reads("verdicts", "trajectories", "transformed_cases"),
         description="One row a slice value and criterion; descriptive, no rule reads it.",
     )
     def slices(
@@ -69,7 +61,7 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
         verdicts: Stored[VerdictRow],
         trajectories: Stored[ExecutionRow],
         transformed_cases: Stored[SuiteRow],
-    ) -> dg.MaterializeResult:
+    ) -> dg.MaterializeResult[Any]:
         def make() -> Made:
             return Made(
                 measure_slices(
@@ -78,7 +70,8 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
                     clusters(transformed_cases),
                     min_support=project.suite.min_slice_support,
                     declared=project.suite.slices,
-                    **level,
+                    confidence_level=level,
+                    min_clusters=min_clusters,
                 )
             )
 
@@ -90,11 +83,6 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
 def clusters(suite: Stored[SuiteRow]) -> dict[str, str]:
     """Each case's cluster."""
     return dict(suite.columns("case_id", "cluster"))
-
-
-def with_plots(result: dg.MaterializeResult[Any], stored: Stored[MetricRow]) -> dg.MaterializeResult[Any]:
-    """A reused table's result with the numbers that plots across versions are drawn from."""
-    return result._replace(metadata={**(result.metadata or {}), **plotted(tuple(stored.rows()))})
 
 
 def plotted(rows: tuple[MetricRow, ...]) -> dict[str, Any]:

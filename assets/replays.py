@@ -13,7 +13,7 @@ from oloproof_dagster.evidence import Attempt
 from oloproof_dagster.execution import ENGINE_VERSION, Counts, facts
 from oloproof_dagster.progress import current_progress
 from oloproof_dagster.project import Project
-from oloproof_dagster.replay import Recorded, replay_all, replays, sources
+from oloproof_dagster.replay import Recorded, Source, replay_all, replays, sources
 from oloproof_dagster.tables import REPLAYS, ExecutionRow, Index, StateRow, Stored, SuiteRow
 
 GROUP = "execution"
@@ -28,16 +28,14 @@ class ReplayConfig(dg.Config):
 def replay_assets(project: Project) -> list[dg.AssetsDefinition]:
     """`fault_replays` of a project."""
     names = Names(project.slug)
-    plans = [(each.tool, each.fault, each.occurrence) for each in project.replayed]
+    plans = [[each.tool, each.fault, each.occurrence] for each in project.replayed]
 
-    @dg.asset(
-        **names.spec("fault_replays"),
-        group_name=GROUP,
-        partitions_def=names.partitions,
-        io_manager_key=names.io_manager,
-        required_resource_keys={names.evidence, names.sandbox},
-        code_version=digest("code_version/v1", [ENGINE_VERSION, [list(plan) for plan in plans]]),
-        ins=names.reads("transformed_cases", "trajectories", "environment_states"),
+    @names.asset(
+        "fault_replays",
+        reads=("transformed_cases", "trajectories", "environment_states"),
+        group=GROUP,
+        sandbox=True,
+        code_version=digest("code_version/v1", [ENGINE_VERSION, plans]),
         description="One row a replay: each control, which changes nothing, and each fault.",
     )
     def fault_replays(
@@ -61,15 +59,15 @@ class Recordings:
         self, project: Project, suite: Stored[SuiteRow], executions: Stored[ExecutionRow], states: Stored[StateRow]
     ) -> None:
         self.upstream = (suite, executions, states)
-        self._project, self._open = project, [Index(executions), Index(states)]
+        self._project, self._executions, self._states = project, Index(executions), Index(states)
         self.n_cases = int(suite.facts().get("n_source_cases", 0))
 
-    def __iter__(self) -> Any:
-        return sources(self.upstream[0].rows(), *self._open, identity(self._project))
+    def __iter__(self) -> Iterator[Source]:
+        return sources(self.upstream[0].rows(), self._executions, self._states, identity(self._project))
 
     def close(self) -> None:
-        for index in self._open:
-            index.close()
+        self._executions.close()
+        self._states.close()
 
 
 class ReplayPass:
@@ -88,8 +86,9 @@ class ReplayPass:
             noted = facts(self._identity, attempt.number)
             fingerprint = self._stage.fingerprint(*self._recordings.upstream, of=list(noted.values()))
             n_errors = self._stage.stored.facts().get("n_errors", 0)
-            if self._stage.is_current(fingerprint) and not (self._config.retry_errors and n_errors):
-                yield self._stage.reused(self._said(Counts(hit=len(self._stage.stored), errors=n_errors)))
+            before = self._stage.current(fingerprint)
+            if before is not None and not (self._config.retry_errors and n_errors):
+                yield self._stage.reused(before, self._said(Counts(hit=len(self._stage.stored), errors=n_errors)))
             else:
                 yield self._made(attempt, noted, fingerprint)
             evidence.complete(attempt)  # the IO manager has put the table in its place: parts are not needed any more

@@ -16,6 +16,8 @@ from oloproof_dagster.evidence import Evidence
 from oloproof_dagster.project import Project
 from oloproof_dagster.tables import TABLES, Staged, Stored, Table, stage
 
+READER = dg.PythonObjectDagsterType(Stored, name="OloproofTable")
+
 
 @dataclass(frozen=True)
 class Names:
@@ -43,32 +45,59 @@ class Names:
         """One partition a system version: one release run."""
         return dg.DynamicPartitionsDefinition(name=f"{self.slug}_system_version")
 
-    def spec(self, table: str, **more: Any) -> dict[str, Any]:
-        """What every asset of a project has in common."""
-        return {
+    def asset(
+        self,
+        table: str,
+        *,
+        reads: tuple[str, ...] = (),
+        group: str,
+        code_version: str,
+        description: str,
+        sandbox: bool = False,
+        **more: Any,
+    ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
+        """The decorator of a table's asset: takes the tables it reads, is partitioned by version, stored in Parquet."""
+        options: dict[str, Any] = {
             "key": self.key(table),
+            "ins": {name: dg.AssetIn(self.key(name), dagster_type=READER) for name in reads},
+            "group_name": group,
+            "code_version": code_version,
+            "description": description,
             "kinds": {"parquet"},
-            "metadata": {"dagster/column_schema": column_schema(TABLES[table])},
+            "metadata": column_metadata(table),
+            "partitions_def": self.partitions,
+            "io_manager_key": self.io_manager,
+            "required_resource_keys": {self.evidence, *([self.sandbox] if sandbox else [])},
             **more,
         }
+        decorator: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(**options)
+        return decorator
 
-    def reads(self, *tables: str) -> dict[str, dg.AssetIn]:
-        """The tables that an asset takes as readers."""
-        return {table: dg.AssetIn(self.key(table), dagster_type=READER) for table in tables}
+    def spec(
+        self, table: str, *, reads: tuple[str, ...], group: str, code_version: str, description: str
+    ) -> dg.AssetSpec:
+        """The same for a table that a multi-asset makes."""
+        return dg.AssetSpec(
+            self.key(table),
+            deps=[self.key(name) for name in reads],
+            group_name=group,
+            code_version=code_version,
+            description=description,
+            kinds={"parquet"},
+            metadata=column_metadata(table),
+            partitions_def=self.partitions,
+        ).with_io_manager_key(self.io_manager)
 
 
-READER = dg.PythonObjectDagsterType(Stored, name="OloproofTable")
-
-
-def column_schema(table: Table[Any]) -> dg.TableSchema:
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                name=each.name, type=str(each.type), constraints=dg.TableColumnConstraints(nullable=each.nullable)
-            )
-            for each in table.schema
-        ]
-    )
+def column_metadata(table: str) -> dict[str, dg.TableSchema]:
+    """The table's columns as its page shows them."""
+    columns = [
+        dg.TableColumn(
+            name=each.name, type=str(each.type), constraints=dg.TableColumnConstraints(nullable=each.nullable)
+        )
+        for each in TABLES[table].schema
+    ]
+    return {"dagster/column_schema": dg.TableSchema(columns=columns)}
 
 
 @dataclass
@@ -103,48 +132,36 @@ class Stage:
     def fingerprint(self, *upstream: Stored[Any], **more: Any) -> str:
         """What the table is a function of: the code version, the upstream contents, and what else is named."""
         code_version = self.context.assets_def.code_versions_by_key[self.names.key(self.table.name)]
-        return digest(
-            "fingerprint/v1",
-            {
-                "code": code_version,
-                "upstream": [each.content for each in upstream],
-                **more,
-            },
-        )
+        contents = [each.content for each in upstream]
+        return digest("fingerprint/v1", {"code": code_version, "upstream": contents, **more})
 
-    def is_current(self, fingerprint: str) -> bool:
-        """Whether the recorded table, and the latest materialisation of this partition, bear the fingerprint."""
+    def current(self, fingerprint: str) -> dict[str, Any] | None:
+        """What was said of the recorded table, where it and the latest materialisation of this partition bear the
+        fingerprint; else None."""
+        key = self.names.key(self.table.name)
         found = self.context.instance.fetch_materializations(
-            dg.AssetRecordsFilter(asset_key=self.names.key(self.table.name), asset_partitions=[self.version]), limit=1
+            dg.AssetRecordsFilter(asset_key=key, asset_partitions=[self.version]), limit=1
         ).records
-        if not found or not self.stored.exists:
-            return False
-        materialization = found[0].asset_materialization
-        noted = materialization.metadata.get("fingerprint") if materialization else None
-        return noted is not None and noted.value == fingerprint == self.stored.facts().get("fingerprint")
+        materialization = found[0].asset_materialization if found else None
+        if materialization is None or not self.stored.exists:
+            return None
+        noted = materialization.metadata.get("fingerprint")
+        if noted is None or not noted.value == fingerprint == self.stored.facts().get("fingerprint"):
+            return None
+        return {name: value for name, value in materialization.metadata.items() if name != "warnings"}
 
-    def reused(self, metadata: Mapping[str, Any] | None = None) -> dg.MaterializeResult[Any]:
+    def reused(self, said_before: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> dg.MaterializeResult[Any]:
         """The recorded table, used again: no value, so that the file stays as it is and downstream reads it."""
-        facts = self.stored.facts()
         return dg.MaterializeResult(
             asset_key=self.names.key(self.table.name),
-            data_version=dg.DataVersion(facts["content"]),
-            metadata={
-                "dagster/row_count": len(self.stored),
-                "fingerprint": facts["fingerprint"],
-                "reused": True,
-                **(metadata or {}),
-            },
+            data_version=dg.DataVersion(self.stored.content),
+            metadata={**said_before, "reused": True, **(now or {})},
         )
 
     def written(self, made: Made, fingerprint: str) -> dg.MaterializeResult[Staged]:
         """The table made anew and staged; the IO manager puts it in its place."""
-        staged = stage(
-            self.evidence.staging(self.table.name, self.version),
-            self.table,
-            made.rows,
-            lambda: {**made.facts(), "fingerprint": fingerprint},
-        )
+        path = self.evidence.staging(self.table.name, self.version)
+        staged = stage(path, self.table, made.rows, lambda: {**made.facts(), "fingerprint": fingerprint})
         return dg.MaterializeResult(
             asset_key=self.names.key(self.table.name),
             value=staged,
@@ -157,11 +174,8 @@ class Stage:
             },
         )
 
-    def materialize(
-        self, make: Callable[[], Made], *upstream: Stored[Any], metadata: Mapping[str, Any] | None = None, **more: Any
-    ) -> dg.MaterializeResult[Any]:
+    def materialize(self, make: Callable[[], Made], *upstream: Stored[Any], **more: Any) -> dg.MaterializeResult[Any]:
         """The table: used again where its fingerprint still holds, else made."""
         fingerprint = self.fingerprint(*upstream, **more)
-        if self.is_current(fingerprint):
-            return self.reused(metadata)
-        return self.written(make(), fingerprint)
+        said_before = self.current(fingerprint)
+        return self.written(make(), fingerprint) if said_before is None else self.reused(said_before)

@@ -1,5 +1,7 @@
 """The suite: cases as the dataset holds them, and the cases with their transformed copies."""
 
+from typing import Any
+
 import dagster as dg
 from oloproof_dagster.assets.stage import Made, Names, Stage
 
@@ -16,43 +18,37 @@ GROUP = "suite"
 def suite_assets(project: Project) -> list[dg.AssetsDefinition]:
     """`cases` and `transformed_cases` of a project."""
     names = Names(project.slug)
-    suite_code = digest("code_version/v1", [READER_VERSION, [transform_digest(each) for each in project.transforms]])
+    transforms = [transform_digest(each) for each in project.transforms]
 
-    @dg.asset(
-        **names.spec("cases"),
-        group_name=GROUP,
-        partitions_def=names.partitions,
-        io_manager_key=names.io_manager,
-        required_resource_keys={names.evidence, names.sandbox},
+    @names.asset(
+        "cases",
+        group=GROUP,
+        sandbox=True,
         code_version=digest("code_version/v1", [READER_VERSION, dataset_digest(project)]),
         description="The cases of the dataset, one row each, checked before anything runs.",
     )
-    def cases(context: dg.AssetExecutionContext) -> dg.MaterializeResult:
+    def cases(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
         stage, reading = Stage(context, project, CASES), Reading()
 
         def make() -> Made:
             check_files(project)
             if stage.version == project.version:
-                stage.session.system  # noqa: B018 - imported and its contract checked, before anything runs
+                stage.session.prepare()  # imported and its contract checked before anything runs
             rows = readable_by_all(project, read_cases(project, reading))
             return Made(rows, metadata=lambda: {"warnings": "\n".join(reading.warnings)} if reading.warnings else {})
 
         return stage.materialize(make, dataset=dataset_digest(project), files=files_digest(project))
 
-    @dg.asset(
-        **names.spec("transformed_cases"),
-        group_name=GROUP,
-        partitions_def=names.partitions,
-        io_manager_key=names.io_manager,
-        required_resource_keys={names.evidence},
-        code_version=suite_code,
-        ins=names.reads("cases"),
+    @names.asset(
+        "transformed_cases",
+        reads=("cases",),
+        group=GROUP,
+        code_version=digest("code_version/v1", [READER_VERSION, transforms]),
         description="Every case followed by its transformed copies, one row each, with the cluster they share.",
     )
-    def transformed_cases(context: dg.AssetExecutionContext, cases: Stored[CaseRow]) -> dg.MaterializeResult:
-        count = SuiteCount()
-
+    def transformed_cases(context: dg.AssetExecutionContext, cases: Stored[CaseRow]) -> dg.MaterializeResult[Any]:
         def make() -> Made:
+            count = SuiteCount()
             return Made(count.counting(expand(project, cases.rows())), count.facts, count.facts)
 
         return Stage(context, project, SUITE).materialize(make, cases)

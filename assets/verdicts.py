@@ -28,14 +28,11 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
     """`verdicts` of a project."""
     names = Names(project.slug)
 
-    @dg.asset(
-        **names.spec("verdicts"),
-        group_name=GROUP,
-        partitions_def=names.partitions,
-        io_manager_key=names.io_manager,
-        required_resource_keys={names.evidence},
+    @names.asset(
+        "verdicts",
+        reads=("transformed_cases", "trajectories", "environment_states", "fault_replays"),
+        group=GROUP,
         code_version=judgment_code(project),
-        ins=names.reads("transformed_cases", "trajectories", "environment_states", "fault_replays"),
         description="One row a case, trial and criterion: passed, failed, missing or not applicable, and why.",
     )
     def verdicts(
@@ -44,7 +41,7 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
         trajectories: Stored[ExecutionRow],
         environment_states: Stored[StateRow],
         fault_replays: Stored[ReplayRow],
-    ) -> dg.MaterializeResult:
+    ) -> dg.MaterializeResult[Any]:
         upstream = (transformed_cases, trajectories, environment_states, fault_replays)
 
         def make() -> Made:

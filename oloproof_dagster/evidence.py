@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -242,8 +242,6 @@ class Parts:
         with path.open("rb") as stream:
             for line in stream:
                 if line.endswith(b"\n"):
-                    try:
+                    with suppress(ValueError, KeyError, TypeError):  # torn by a lost machine: executed again
                         self._where[json.loads(line)["key"]] = (number, offset)
-                    except (ValueError, KeyError, TypeError):
-                        pass  # a line torn by a lost machine: its case is executed again
                 offset += len(line)

@@ -184,7 +184,7 @@ def validate(model: type[Model], tree: Mapping, name: str) -> Model:
     try:
         return model.model_validate(tree)
     except ValidationError as error:
-        # A misspelt key is also a missing one: the line as it stands comes first, and what is unknown before what lacks.
+        # A misspelt key is also a missing one: of two problems on a line, the unknown key is named first.
         first = min(error.errors(), key=lambda e: (_place(tree, e["loc"])[0], e["type"] != "extra_forbidden"))
         line, key = _place(tree, first["loc"])
         raise ConfigError.at(name, line, _sentence(key, first)) from None

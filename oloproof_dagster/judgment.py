@@ -78,7 +78,8 @@ class Judgment:
 
     def _replay(self, identity: Identity) -> Callable[[CaseEvidence, AgentCheckpoint, ReplayChange], ReplayRow | None]:
         def find(evidence: CaseEvidence, checkpoint: AgentCheckpoint, change: ReplayChange) -> ReplayRow | None:
-            assert evidence.execution is not None and evidence.execution.trajectory is not None
+            assert evidence.execution is not None
+            assert evidence.execution.trajectory is not None
             recorded = without_latency(evidence.execution.trajectory)
             return self._replays.get(replay_key(identity, evidence.case, recorded, checkpoint, change))
 

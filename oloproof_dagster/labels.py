@@ -3,9 +3,11 @@
 A transform is checked when the labels show, with an exact bound, that it keeps the meaning of the request.
 """
 
+import csv
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import ConfigError
@@ -155,3 +157,15 @@ def pairs_to_read(
                 "derived": text,
                 "kept": all(said) if said else None,
             }
+
+
+def write_pairs(pairs: Iterable[dict[str, Any]], form: str, stream: TextIO) -> None:
+    """Writes pairs to read as JSONL, which a label file can be made of by filling in `kept`, or as CSV."""
+    if form == "jsonl":
+        for pair in pairs:
+            stream.write(json.dumps(pair, ensure_ascii=False) + "\n")
+        return
+    writer = csv.DictWriter(stream, ("case", "digest", "source", "derived", "kept"), lineterminator="\n")
+    writer.writeheader()
+    for pair in pairs:
+        writer.writerow(pair | {"kept": {None: "", True: "true", False: "false"}[pair["kept"]]})

@@ -9,7 +9,7 @@ from enum import StrEnum
 class _Reason(StrEnum):
     meaning: str
 
-    def __new__(cls, code: str, meaning: str) -> "_Reason":
+    def __new__(cls, code: str, meaning: str = "") -> "_Reason":
         member = str.__new__(cls, code)
         member._value_ = code
         member.meaning = meaning

@@ -29,7 +29,7 @@ JSONText = NewType("JSONText", str)
 
 @dataclass(frozen=True, slots=True)
 class CaseRow:
-    """One case of the dataset. `line` is its line in the user's file; `initial_state` is null where none is declared."""
+    """One case of the dataset. `line` is its line in the file; `initial_state` is null where none is declared."""
 
     case_id: str
     digest: str
@@ -359,7 +359,8 @@ class Stored(Generic[Row]):
     def frame(self) -> "pd.DataFrame":
         """The table as a pandas frame; JSON columns stay text."""
         arrow = pq.read_table(self.path) if self.exists else self.table.schema.empty_table()
-        return arrow.replace_schema_metadata(None).to_pandas()
+        frame: pd.DataFrame = arrow.replace_schema_metadata(None).to_pandas()
+        return frame
 
     def _open(self) -> pq.ParquetFile:
         try:
@@ -373,32 +374,35 @@ class Stored(Generic[Row]):
 
 
 class Index(Generic[Row]):
-    """A stored table's rows by key, in any order, with a few row groups in memory: rows asked for in about the
-    stored order are read once."""
+    """A stored table's rows by key (or by other columns), in any order, with a few row groups in memory: rows asked
+    for in about the stored order are read once."""
 
     HELD = 3
 
-    def __init__(self, stored: Stored[Row]) -> None:
+    def __init__(self, stored: Stored[Row], *, by: tuple[str, ...] | None = None) -> None:
         self._stored, self._held = stored, OrderedDict[int, list[Row]]()
-        self._where: dict[tuple[Any, ...], tuple[int, int]] = {}
+        self._where: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
         self._file = stored._open() if stored.exists else None
+        columns = list(by or stored.table.key)
         for group in range(self._file.num_row_groups if self._file else 0):
             assert self._file is not None
-            keys = self._file.read_row_group(group, columns=list(stored.table.key)).to_pydict()
-            for position, key in enumerate(zip(*(keys[name] for name in stored.table.key), strict=True)):
-                self._where[key] = (group, position)
+            keys = self._file.read_row_group(group, columns=columns).to_pydict()
+            for position, key in enumerate(zip(*(keys[name] for name in columns), strict=True)):
+                self._where.setdefault(key, []).append((group, position))
 
     def __contains__(self, key: tuple[Any, ...]) -> bool:
         return key in self._where
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        return iter(self._where)
+    def all(self, *key: Any) -> tuple[Row, ...]:
+        """The rows with this key, in stored order."""
+        return tuple(self._row(group, position) for group, position in self._where.get(key, ()))
 
     def get(self, *key: Any) -> Row | None:
-        """The row with this key, or None."""
-        if key not in self._where:
-            return None
-        group, position = self._where[key]
+        """The first row with this key, or None."""
+        found = self._where.get(key)
+        return self._row(*found[0]) if found else None
+
+    def _row(self, group: int, position: int) -> Row:
         if group not in self._held:
             assert self._file is not None
             self._held[group] = list(self._stored._group(self._file, group))

@@ -28,7 +28,7 @@ def transform_digest(transform: TransformDeclaration) -> str:
 
 
 def pair_digest(transform: str, source_input: str, derived_input: str) -> str:
-    """`metamorphic_pair/v1` of a transform's digest and the two inputs as canonical texts: what a label was read for."""
+    """`metamorphic_pair/v1` of a transform's digest and two inputs as canonical texts: what a label was read for."""
     return digest_of_text(
         "metamorphic_pair/v1",
         json_object(transform=canonical_json(transform), source_input=source_input, input=derived_input),

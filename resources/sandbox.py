@@ -33,6 +33,14 @@ class SandboxSession:
             self._system = self._resource.load()
         return self._system
 
+    def prepare(self) -> None:
+        """Imports the system and checks its contract now, before anything runs.
+
+        Raises:
+            ConfigError: as `system` does.
+        """
+        self.system  # noqa: B018 - asked for, so that it is there
+
     def sandbox(self) -> Sandbox:
         """The one sandbox of this run."""
         if self._sandbox is None:
@@ -72,7 +80,7 @@ class SandboxResource(dg.ConfigurableResource[SandboxSession]):
         )
 
     @contextmanager
-    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[SandboxSession]:  # type: ignore[override]
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[SandboxSession]:
         session = SandboxSession(self)
         try:
             yield session

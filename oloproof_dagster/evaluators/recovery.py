@@ -44,7 +44,8 @@ class RecoveryEvaluator:
         return None
 
     def _outcome(self, evidence: CaseEvidence, aim: Target, fault: ReplayRow) -> Verdict:
-        assert fault.trajectory is not None and evidence.trajectory is not None
+        assert fault.trajectory is not None
+        assert evidence.trajectory is not None
         spliced = from_text(fault.trajectory)
         broken = next((c for c in continuation_constraints(spliced, fault.prefix_steps) if not c.passed), None)
         if broken is not None:

@@ -1,0 +1,141 @@
+"""A project looked over before its first run: everything loaded, one case run, what is lacking said in sentences."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from oloproof_dagster.cases import Reading, read_cases
+from oloproof_dagster.declarations import (
+    FaultRecovery,
+    MetamorphicRelation,
+    StateMatches,
+    StateUnchanged,
+    ToolCalls,
+)
+from oloproof_dagster.fault import Target, target
+from oloproof_dagster.labels import validities
+from oloproof_dagster.loading import System, load_system
+from oloproof_dagster.preflight import check_files, readable_by_all
+from oloproof_dagster.project import Project
+from oloproof_dagster.sandbox import Outcome, Sandbox
+from oloproof_dagster.trajectory import from_text
+from oloproof_dagster.transforms import SuiteCount, expand
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at: in order, worth knowing, or in the way of a run."""
+
+    kind: Literal["ok", "note", "problem"]
+    text: str
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    """What there is to say of a project; runs its first case once and evaluates nothing.
+
+    Raises:
+        ConfigError: what a run would refuse before its first case.
+    """
+    check_files(project)
+    count, reading = SuiteCount(), Reading()
+    pairs = [
+        (row.transform, row.case_id, row.pair_digest)
+        for row in count.counting(expand(project, readable_by_all(project, read_cases(project, reading))))
+    ]
+    facts = count.facts()
+    yield Finding(
+        "ok",
+        f"{facts['n_source_cases']} cases, {facts['n_cases']} with their transformed copies,"
+        f" {facts['n_clusters']} clusters",
+    )
+    yield from (Finding("note", warning) for warning in reading.warnings)
+    yield from _about_the_policy(project, facts["clustered"], facts["n_clusters"])
+    for validity in validities(project, iter(pairs)):
+        yield (
+            Finding("ok", f"transform {validity.transform}: {validity.kept} of {validity.pairs} pairs kept")
+            if validity.checked
+            else Finding("note", validity.advice)
+        )
+    system = load_system(project)
+    yield Finding("ok", f"{project.suite.system.callable} is loaded")
+    yield from _one_case(project, system)
+
+
+def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Iterator[Finding]:
+    policy = project.policy
+    if policy is None:
+        yield Finding("note", "there is no release.yaml: a run will measure and decide nothing")
+        return
+    yield Finding("ok", f"{len(policy.rules)} rules")
+    if clustered and not policy.allow_approximate_methods:
+        yield Finding(
+            "note",
+            "the suite is clustered and release.yaml does not set allow_approximate_methods: every"
+            " interval rule will be MANUAL_REVIEW",
+        )
+    if clustered and n_clusters < policy.min_clusters:
+        yield Finding(
+            "note",
+            f"{n_clusters} clusters, fewer than min_clusters {policy.min_clusters}: interval rules"
+            " will be INSUFFICIENT_EVIDENCE; a clustered suite wants at least 20 source cases",
+        )
+
+
+def _one_case(project: Project, system: System) -> Iterator[Finding]:
+    case = next(islice(expand(project, read_cases(project)), 1))
+    sandbox = Sandbox(system)
+    try:
+        outcome = sandbox.execute(case)
+    finally:
+        sandbox.close()
+    if outcome.status != "ok":
+        yield Finding("problem", f"case {case.case_id!r} ended in an error: {outcome.error}")
+    else:
+        yield Finding("ok", f"case {case.case_id!r} ran in {outcome.duration_ms:.1f} ms")
+    yield from _lacking(project, system, outcome, case.initial_state is not None)
+
+
+def _lacking(project: Project, system: System, outcome: Outcome, has_initial_state: bool) -> Iterator[Finding]:
+    """What evaluators will not find."""
+    wants_state = [
+        each.name
+        for each in project.evaluators
+        if isinstance(each, StateMatches | StateUnchanged)
+        or (isinstance(each, MetamorphicRelation) and each.relation == "same_state")
+    ]
+    wants_trajectory = [
+        each.name
+        for each in project.evaluators
+        if isinstance(each, ToolCalls | FaultRecovery)
+        or (isinstance(each, MetamorphicRelation) and each.relation == "same_actions")
+    ]
+    if outcome.state is not None:
+        yield Finding("ok", "a state was recorded after the case")
+    elif wants_state:
+        why = (
+            "the system has no reset(state) and snapshot()"
+            if system.reset is None
+            else "the cases declare no initial_state"
+            if not has_initial_state
+            else "the case failed before"
+        )
+        yield Finding("problem", f"no state was recorded ({why}), and {', '.join(wants_state)} will be missing")
+    if outcome.trajectory is None:
+        if wants_trajectory or project.suite.system.records:
+            yield Finding(
+                "problem",
+                "no trajectory was recorded, and"
+                f" {', '.join(wants_trajectory) or 'system.records'} need one: call"
+                " oloproof_dagster.current_case().agent_trajectory(...) in the system",
+            )
+        return
+    trajectory = from_text(outcome.trajectory)
+    yield Finding(
+        "ok",
+        f"a trajectory of {len(trajectory.steps)} steps and {len(trajectory.checkpoints)} checkpoints was recorded",
+    )
+    for declared in project.replayed:
+        aim = target(trajectory, declared)
+        if not isinstance(aim, Target):
+            yield Finding("note", f"{declared.name}: on this case {aim.meaning}")

@@ -1,0 +1,470 @@
+"""The command line: materialises through Dagster, reads stored tables, and never evaluates beside the assets.
+
+Dagster, pandas and the engine are imported inside the commands, so that `--help` is instant.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from oloproof_dagster.errors import ConfigError, OloproofError
+
+if TYPE_CHECKING:
+    from oloproof_dagster.project import Project
+
+USAGE, CRASH, INTERRUPTED = 2, 70, 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="oloproof-dagster", prog_name="oloproof")
+def cli() -> None:
+    """Release gates for tool-calling agents: the world after each case against the world as it should be.
+
+    Exit codes of `run`: 0 ALLOW or WARN, 1 blocked by a FAIL, 2 wrong configuration or usage,
+    3 INSUFFICIENT_EVIDENCE, 4 MANUAL_REVIEW, 5 partial run, 70 internal error, 130 interrupted.
+    """
+
+
+def command(name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command of the group that takes --project and --debug; its function is given the loaded project."""
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        @functools.wraps(function)
+        def loaded(project: Path, debug: bool, **options: Any) -> Any:
+            from oloproof_dagster.project import load_project
+
+            return function(load_project(project), **options)
+
+        with_options = click.option("--debug", is_flag=True, help="Show the traceback of an error.")(loaded)
+        with_options = click.option(
+            "--project", default=".", show_default=True, type=click.Path(path_type=Path), help="The project's folder."
+        )(with_options)
+        return cli.command(name)(with_options)
+
+    return decorate
+
+
+version_option = click.option("--version", "version", help="A system version; the current one by default.")
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")
+
+
+@command()
+@version_option
+@click.option("--fresh", is_flag=True, help="Execute and replay everything again, as a new attempt.")
+@click.option("--retry-errors", is_flag=True, help="Repeat the cases and replays that are recorded as errors.")
+@click.option("--workers", type=click.IntRange(min=1), help="Sandboxes at work at once (1 in this version).")
+@json_option
+def run(
+    project: "Project", version: str | None, fresh: bool, retry_errors: bool, workers: int | None, as_json: bool
+) -> int:
+    """Materialise a release run through Dagster and print its Gate.
+
+    Only what is not recorded yet is executed. A version other than the current one is judged on what is recorded of
+    it, and nothing is executed.
+
+    \b
+    Example:
+      oloproof run
+      oloproof run --json | jq .gate
+    """
+    from oloproof_dagster.assets.release_run import materialize
+    from oloproof_dagster.console import print_release_run, printer
+    from oloproof_dagster.documents import release_run
+    from oloproof_dagster.resources.instance import open_instance
+    from oloproof_dagster.runs import evidence_of, load_run
+
+    if workers is not None and workers > 1:
+        raise ConfigError(
+            f"--workers {workers}: more than one worker comes with worker processes, which this version"
+            " does not have yet"
+        )
+    version = version or project.version
+    if version != project.version:
+        if fresh or retry_errors:
+            raise ConfigError(
+                f"--version {version}: only the current version, {project.version!r}, can be executed;"
+                " leave out --fresh and --retry-errors"
+            )
+        if version not in evidence_of(project).versions():
+            recorded = ", ".join(map(repr, evidence_of(project).versions())) or "none"
+            raise ConfigError(f"--version {version}: nothing is recorded for it; recorded versions: {recorded}")
+    with _stdout_kept_clean(), open_instance(project) as instance, _progress():
+        made = materialize(project, instance, version=version, fresh=fresh, retry_errors=retry_errors)
+    for warning in made.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if made.failure is not None:
+        raise made.failure
+    if project.policy is not None and "gate" not in made.metadata:
+        raise RuntimeError("the run ended without materialising the gate")
+    document = release_run(load_run(project, version), made.cache())
+    if as_json:
+        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    else:
+        print_release_run(printer(), document)
+    return document["gate"]["exit_code"] if document["gate"] else 0
+
+
+@command()
+@version_option
+@click.option("--case", "case_id", help="The case to show; a transformed copy is ID~TRANSFORM.")
+@click.option("--failures", is_flag=True, help="Show every case with a failed verdict.")
+@json_option
+def inspect(project: "Project", version: str | None, case_id: str | None, failures: bool, as_json: bool) -> int:
+    """Show recorded cases: input, output, verdicts, compared paths, recording and replay side by side.
+
+    \b
+    Example:
+      oloproof inspect --failures
+      oloproof inspect --case ord-013~injected
+    """
+    from oloproof_dagster.console import printer
+    from oloproof_dagster.documents import panels
+    from oloproof_dagster.panel_view import print_overview, print_panel
+    from oloproof_dagster.panels import case_panels
+    from oloproof_dagster.runs import load_run
+
+    recorded = load_run(project, version)
+    found = [recorded.case(case_id)] if case_id else case_panels(recorded.table, failures=failures)
+    if as_json:
+        click.echo(json.dumps(panels(recorded, found), ensure_ascii=False, indent=2))
+    elif case_id or failures:
+        for panel in found:
+            print_panel(printer(), panel)
+    else:
+        print_overview(printer(), list(found))
+    return 0
+
+
+@command()
+def check(project: "Project") -> int:
+    """Load everything, run one case with reset and snapshot, and say what is missing. Evaluates nothing.
+
+    \b
+    Example:
+      oloproof check
+    """
+    from oloproof_dagster.check import check_project
+    from oloproof_dagster.console import printer
+
+    console, ok = printer(), True
+    with _stdout_kept_clean():
+        findings = list(check_project(project))
+    for finding in findings:
+        mark = {"ok": ("ok      ", "green"), "note": ("note    ", "yellow"), "problem": ("problem ", "bold red")}
+        text, style = mark[finding.kind]
+        console.print(text, style=style, end="")
+        console.print(finding.text, markup=False)
+        ok = ok and finding.kind != "problem"
+    return 0 if ok else 1
+
+
+@command()
+@click.option("--port", type=int, default=3000, show_default=True, help="The port of the pages.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address that is listened on.")
+def ui(project: "Project", port: int, host: str) -> int:
+    """Open Dagster's UI on this project, with every run made here in it.
+
+    \b
+    Example:
+      oloproof ui
+    """
+    from oloproof_dagster.assets.automation import register
+    from oloproof_dagster.assets.release_run import project_definitions
+    from oloproof_dagster.resources.instance import dagster_home, open_instance
+
+    project_definitions(project)  # what is wrong is said here in one line, not in the pages
+    with open_instance(project) as instance:
+        register(instance, project)
+    environment = {
+        **os.environ,
+        "DAGSTER_HOME": str(dagster_home(project)),
+        "DAGSTER_DISABLE_TELEMETRY": "1",
+        "OLOPROOF_PROJECT": str(project.root),
+    }
+    has_workspace = (project.root / "workspace.yaml").is_file()
+    target = ["-w", "workspace.yaml"] if has_workspace else ["-m", "oloproof_dagster.definitions"]
+    click.echo(f"Dagster's UI: http://{host}:{port}  (Ctrl-C ends it)", err=True)
+    os.chdir(project.root)
+    os.execve(
+        sys.executable, [sys.executable, "-m", "dagster", "dev", *target, "-p", str(port), "-h", host], environment
+    )
+
+
+@command()
+@click.option(
+    "--register", "add", is_flag=True, help="Add the current version to the instance, for Dagster's commands."
+)
+@json_option
+def versions(project: "Project", add: bool, as_json: bool) -> int:
+    """List the versions evaluated, with their Gates.
+
+    \b
+    Example:
+      oloproof versions --register
+    """
+    from oloproof_dagster.console import print_versions, printer
+    from oloproof_dagster.runs import evidence_of, load_run
+
+    if add:
+        from oloproof_dagster.assets.automation import register
+        from oloproof_dagster.resources.instance import open_instance
+
+        with open_instance(project) as instance:
+            new = register(instance, project)
+        click.echo(f"version {project.version!r} {'is registered now' if new else 'was registered already'}", err=True)
+    evidence = evidence_of(project)
+    rows = [
+        {
+            "version": version,
+            "current": version == project.version,
+            "gate": load_run(project, version).gate,
+            "executed": len(evidence.table("trajectories", version)),
+            "former_attempts": len(evidence.former_attempts(version)),
+        }
+        for version in evidence.versions()
+        if evidence.table("transformed_cases", version).exists
+    ]
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+    elif rows:
+        print_versions(printer(), rows)
+    else:
+        click.echo("No version is recorded yet; `oloproof run` evaluates the current one.")
+    return 0
+
+
+@command()
+@version_option
+@click.option("--to", "folder", type=click.Path(path_type=Path, file_okay=False), help="The folder to write into.")
+def export(project: "Project", version: str | None, folder: Path | None) -> int:
+    """Write every table of a run as Parquet and CSV.
+
+    \b
+    Example:
+      oloproof export --to tables
+    """
+    import shutil
+
+    from oloproof_dagster.evidence import encode_version
+    from oloproof_dagster.runs import load_run
+    from oloproof_dagster.tables import TABLES
+
+    recorded = load_run(project, version)
+    folder = folder or Path(f"oloproof-{encode_version(recorded.version)}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in TABLES:
+            table = recorded.table(name)
+            if table.exists:
+                shutil.copyfile(table.path, folder / f"{name}.parquet")
+                table.frame().to_csv(folder / f"{name}.csv", index=False)
+    except OSError as error:
+        raise ConfigError(f"--to {folder}: cannot be written: {error.strerror}") from None
+    click.echo(f"wrote {folder}")
+    return 0
+
+
+@cli.group()
+def labels() -> None:
+    """Export the pairs that people have to read, and see what their labels say so far."""
+
+
+def _labels_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        made = command(name)(function)
+        cli.commands.pop(name)
+        labels.add_command(made, name)
+        return made
+
+    return decorate
+
+
+@_labels_command("export")
+@click.option("--transform", required=True, help="The transform whose pairs to write.")
+@click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="A new file; stdout by default.")
+def labels_export(project: "Project", transform: str, form: str, out: Path | None) -> int:
+    """Write the pairs of a transform for people to read: both texts, the digest, and `kept` to fill in.
+
+    \b
+    Example:
+      oloproof labels export --transform injected --out to-read.jsonl
+    """
+    from oloproof_dagster.cases import read_cases
+    from oloproof_dagster.labels import pairs_to_read, read_labels, write_pairs
+    from oloproof_dagster.transforms import expand
+
+    declared = next((each for each in project.transforms if each.name == transform), None)
+    if declared is None:
+        names = ", ".join(each.name for each in project.transforms) or "none"
+        raise ConfigError(f"--transform {transform}: there is no such transform; declared are: {names}")
+    pairs = pairs_to_read(declared, expand(project, read_cases(project)), read_labels(project, declared))
+    if out is None:
+        write_pairs(pairs, form, sys.stdout)
+        return 0
+    try:
+        with out.open("x", encoding="utf-8", newline="") as stream:
+            write_pairs(pairs, form, stream)
+    except FileExistsError:
+        raise ConfigError(f"--out {out}: there already; nothing was written") from None
+    except OSError as error:
+        raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from None
+    return 0
+
+
+@_labels_command("status")
+@json_option
+def labels_status(project: "Project", as_json: bool) -> int:
+    """Say how many pairs are labelled, kept and stale, and whether that is enough.
+
+    \b
+    Example:
+      oloproof labels status
+    """
+    from dataclasses import asdict
+
+    from oloproof_dagster.cases import read_cases
+    from oloproof_dagster.console import print_labels, printer
+    from oloproof_dagster.labels import validities
+    from oloproof_dagster.transforms import expand
+
+    suite = expand(project, read_cases(project))
+    found = validities(project, ((row.transform, row.case_id, row.pair_digest) for row in suite))
+    rows = [asdict(each) | {"checked": each.checked} for each in found]
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+    elif rows:
+        print_labels(printer(), rows)
+        for each in found:
+            if not each.checked:
+                click.echo(each.advice)
+    else:
+        click.echo("oloproof.yaml declares no transform.")
+    return 0
+
+
+@cli.command()
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option("--example", help="The packaged example to copy; `list` names them.")
+@click.option("--system", help="The system of yours to write a project around, as module:attribute.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def init(path: Path | None, example: str | None, system: str | None, debug: bool) -> int:
+    """Start a project: copy a packaged example, or write the files around a system of your own.
+
+    \b
+    Example:
+      oloproof init --example stateful-agent
+      oloproof init . --system app:desk
+    """
+    from oloproof_dagster.scaffold import copy_example, examples, write_project
+
+    if (example is None) == (system is None):
+        raise click.UsageError("name one of --example and --system")
+    if example == "list":
+        for name, summary in examples().items():
+            click.echo(f"{name}  {summary}")
+        return 0
+    if example is not None:
+        target = path or Path(example)
+        copy_example(example, target)
+        click.echo(f"copied {example} to {target}; next: oloproof run --project {target}")
+        return 0
+    assert system is not None
+    target = path or Path()
+    for file in write_project(system, target):
+        click.echo(f"wrote {file}")
+    click.echo(f"next: write your cases to {target / 'data/cases.jsonl'}, then oloproof check --project {target}")
+    return 0
+
+
+@contextlib.contextmanager
+def _stdout_kept_clean() -> Iterator[None]:
+    """Sends what the user's system prints to stderr, so that stdout holds our answer alone."""
+    sys.stdout.flush()
+    try:
+        kept = os.dup(1)
+    except OSError:  # no real stdout to protect
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+        return
+    try:
+        os.dup2(2, 1)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[None]:
+    """Bars on stderr for stages that take more than a second; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    import time
+
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from oloproof_dagster.console import printer
+    from oloproof_dagster.progress import listening
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    progress = Progress(*columns, console=printer(stderr=True), transient=True)
+    began: dict[str, float] = {}
+    tasks: dict[str, Any] = {}
+
+    def told(stage: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        began.setdefault(stage, now)
+        if stage not in tasks and now - began[stage] > 1:
+            progress.start()
+            tasks[stage] = progress.add_task(stage, total=total)
+        if stage in tasks:
+            progress.update(tasks[stage], completed=done)
+
+    with listening(told):
+        try:
+            yield
+        finally:
+            progress.stop()
+
+
+def main() -> None:
+    """Runs the command line and exits with its code; a user's mistake is one line on stderr."""
+    debug = "--debug" in sys.argv
+    try:
+        code = cli(standalone_mode=False, prog_name="oloproof")
+    except click.ClickException as error:
+        error.show()
+        code = USAGE
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted; what was finished is kept, run again to go on", err=True)
+        code = INTERRUPTED
+    except OloproofError as error:
+        if debug:
+            raise
+        click.echo(f"oloproof: {error}", err=True)
+        code = USAGE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of our output has gone; nothing more to say
+        code = 0
+    except Exception as error:
+        if debug:
+            raise
+        first = str(error).splitlines()[0] if str(error) else ""
+        click.echo(f"oloproof: internal error: {type(error).__name__}: {first} (--debug shows more)", err=True)
+        code = CRASH
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

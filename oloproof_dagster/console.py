@@ -1,0 +1,188 @@
+"""What the terminal shows: the Gate with its rules, metrics and slices, and the list of versions.
+
+Everything that an agent or a user wrote is shown as text, never as markup.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+STATES = {"PASS": "green", "FAIL": "bold red", "INSUFFICIENT_EVIDENCE": "yellow", "MANUAL_REVIEW": "magenta"}
+ACTIONS = {"ALLOW": "bold green", "WARN": "bold yellow", "BLOCK": "bold red"}
+STATUSES = {"passed": "green", "failed": "bold red", "missing": "yellow", "not_applicable": "dim"}
+
+
+def printer(*, stderr: bool = False) -> Console:
+    """A console on stdout, or on stderr."""
+    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+
+
+def shown(value: Any, longest: int = 200) -> str:
+    """A JSON value as one line of text."""
+    text = json.dumps(value, ensure_ascii=False)
+    text = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
+def plain(text: str) -> Text:
+    """A text as it is, control characters made visible."""
+    return Text("".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text))
+
+
+def rate(row: dict[str, Any]) -> str:
+    """`23/24` with what is missing; an estimate stands only where something was observed."""
+    missing = f" +{row['n_missing']} missing" if row["n_missing"] else ""
+    return f"{row['n_passed']}/{row['n_observed']}{missing}"
+
+
+def interval(row: dict[str, Any]) -> str:
+    if row["lower"] is None or row["upper"] is None:
+        return "no interval"
+    return f"{row['lower']:.3f} to {row['upper']:.3f}"
+
+
+def bar(row: dict[str, Any]) -> str:
+    """The rule's bar as release.yaml has it."""
+    direction = "max_failures" if row["direction"] == "count" else row["direction"]
+    return f"{direction} {row['threshold']:g}"
+
+
+def print_release_run(console: Console, document: dict[str, Any]) -> None:
+    """A whole release_run/v1 document, the Gate last, where the eye lands."""
+    suite, system, cache = document["suite"], document["system"], document["cache"]
+    console.print(
+        Text.assemble(
+            (document["project"], "bold"),
+            "  ",
+            plain(system["version"]),
+            (
+                f"   {suite['source_cases']} cases, {suite['cases']} with their transformed copies,"
+                f" {suite['clusters']} clusters",
+                "dim",
+            ),
+        )
+    )
+    console.print(
+        Text(
+            f"executed {cache['executions']['miss']} ({cache['executions']['hit']} from evidence),"
+            f" replayed {cache['replays']['miss']} ({cache['replays']['hit']} from evidence)",
+            style="dim",
+        )
+    )
+    if document["slices"]:
+        print_slices(console, document["slices"])
+    decided = {row["metric"] for row in document["decisions"]}
+    others = [row for row in document["metrics"] if row["metric"] not in decided]
+    if others:
+        print_metrics(console, others, "Measured, no rule reads it" if document["gate"] else "Measured")
+    if document["gate"] is None:
+        console.print("There is no release.yaml: this run measured and decided nothing.")
+        return
+    print_decisions(console, document["decisions"])
+    gate = document["gate"]
+    reasons = f"  {', '.join(gate['reasons'])}" if gate["reasons"] else ""
+    console.print()
+    console.print(
+        Text.assemble(
+            "Gate: ", (gate["action"], ACTIONS[gate["action"]]), reasons, (f"   exit code {gate['exit_code']}", "dim")
+        )
+    )
+
+
+def table(*columns: str) -> Table:
+    """A table without lines; cells fold where the terminal is narrow, and nothing is cut."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
+def heading(console: Console, text: str) -> None:
+    console.print()
+    console.print(Text(text, "bold"))
+
+
+def print_decisions(console: Console, decisions: Sequence[dict[str, Any]]) -> None:
+    """A row a rule; under the table, why the others did not pass and what would decide the undecided ones."""
+    wide = console.width >= 120
+    heading(console, "Rules")
+    rows = table("rule", "state", "bar", "passed", "interval", *(("criterion", "why") if wide else ()))
+    for row in decisions:
+        extra = (Text(row["metric"]), Text(", ".join(row["reasons"]))) if wide else ()
+        bounds = "" if row["direction"] == "count" else interval(row)
+        rows.add_row(
+            Text(row["rule_id"]), Text(row["state"], STATES[row["state"]]), bar(row), rate(row), bounds, *extra
+        )
+    console.print(rows)
+    console.print()
+    for row in decisions:
+        why = "" if wide else f" {row['metric']}, {', '.join(row['reasons'])}."
+        advice = f" {row['advice']}" if row["advice"] else ""
+        if row["state"] != "PASS" and (why or advice):
+            console.print(Text.assemble((row["rule_id"], STATES[row["state"]]), f":{why}{advice}"))
+
+
+def print_metrics(console: Console, metrics: Sequence[dict[str, Any]], title: str) -> None:
+    """A row a criterion."""
+    heading(console, title)
+    rows = table("criterion", "passed", "interval", "excluded")
+    for row in metrics:
+        rows.add_row(Text(row["metric"]), rate(row), interval(row), str(row["n_excluded"] or ""))
+    console.print(rows)
+
+
+def print_slices(console: Console, slices: Sequence[dict[str, Any]]) -> None:
+    """The slices in which something failed or is missing, by criterion; the others are counted."""
+    heading(console, "Slices (they describe; no rule reads them)")
+    shown_rows = [row for row in slices if row["n_passed"] < row["support"]]
+    rows = table("slice", "passed", "interval")
+    for criterion in dict.fromkeys(row["metric"] for row in shown_rows):
+        rows.add_row(Text(criterion, "bold"), "", "")
+        for row in shown_rows:
+            if row["metric"] == criterion:
+                rows.add_row(Text.assemble("  ", row["slice"], " = ", plain(row["value"])), rate(row), interval(row))
+    if shown_rows:
+        console.print(rows)
+    others = len(slices) - len(shown_rows)
+    if others:
+        console.print(Text(f"{others} of {len(slices)} slice rates have neither failures nor missing verdicts", "dim"))
+
+
+def print_versions(console: Console, rows: Sequence[dict[str, Any]]) -> None:
+    listed = table("version", "gate", "exit code", "executed", "former attempts")
+    for row in rows:
+        gate = row["gate"]
+        action = Text(gate["action"], ACTIONS[gate["action"]]) if gate else Text("not decided", "dim")
+        name = (
+            plain(row["version"]) if not row["current"] else Text.assemble(plain(row["version"]), (" (current)", "dim"))
+        )
+        listed.add_row(
+            name,
+            action,
+            str(gate["exit_code"]) if gate else "",
+            f"{row['executed']}",
+            str(row["former_attempts"] or ""),
+        )
+    console.print(listed)
+
+
+def print_labels(console: Console, rows: Sequence[dict[str, Any]]) -> None:
+    listed = table("transform", "pairs", "labelled", "kept", "stale", "lower bound", "bar", "")
+    for row in rows:
+        checked = Text("checked", "green") if row["checked"] else Text("not checked", "yellow")
+        minimum = "none declared" if row["minimum"] is None else f"{row['minimum']:g}"
+        listed.add_row(
+            row["transform"],
+            str(row["pairs"]),
+            str(row["labelled"]),
+            str(row["kept"]),
+            str(row["stale"]),
+            f"{row['lower']:.3f}",
+            minimum,
+            checked,
+        )
+    console.print(listed)

@@ -1,0 +1,85 @@
+"""The JSON documents that programs read: release_run/v1 and case_panels/v1, made from stored tables."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.panels import CasePanel
+from oloproof_dagster.runs import Run
+
+DECISION = (
+    "rule_id",
+    "metric",
+    "state",
+    "reasons",
+    "direction",
+    "threshold",
+    "estimate",
+    "lower",
+    "upper",
+    "method",
+    "n_eligible",
+    "n_observed",
+    "n_passed",
+    "n_missing",
+    "n_excluded",
+    "n_clusters",
+    "advice",
+)
+METRIC = (
+    "metric",
+    "estimate",
+    "lower",
+    "upper",
+    "confidence_level",
+    "method",
+    "n_eligible",
+    "n_observed",
+    "n_passed",
+    "n_missing",
+    "n_excluded",
+    "n_clusters",
+    "missing",
+    "excluded",
+)
+SLICE = ("slice", "value", "metric", "estimate", "lower", "upper", "n_observed", "n_passed", "n_missing", "support")
+_JSON_COLUMNS = {"reasons", "missing", "excluded"}
+
+
+def release_run(run: Run, cache: dict[str, dict[str, int]]) -> dict[str, Any]:
+    """`release_run/v1` of a run whose tables are recorded."""
+    project, suite = run.project, run.table("transformed_cases").facts()
+    return {
+        "schema": "release_run/v1",
+        "project": project.suite.project,
+        "system": {"name": project.suite.system.name, "version": run.version},
+        "suite": {
+            "id": project.suite_id,
+            "digest": suite["suite_digest"],
+            "source_cases": suite["n_source_cases"],
+            "cases": suite["n_cases"],
+            "clusters": suite["n_clusters"],
+        },
+        "gate": run.gate,
+        "decisions": [_members(row, DECISION) for row in run.table("decisions").rows()],
+        "metrics": [
+            _members(row, METRIC) | ({} if row.noop_passed is None else {"noop_passed": row.noop_passed})
+            for row in run.table("metrics").rows()
+        ],
+        "slices": [_members(row, SLICE) for row in run.table("slices").rows()],
+        "cache": cache,
+    }
+
+
+def panels(run: Run, found: Iterable[CasePanel]) -> dict[str, Any]:
+    """`case_panels/v1` of some cases of a run."""
+    return {
+        "schema": "case_panels/v1",
+        "system": {"name": run.project.suite.system.name, "version": run.version},
+        "cases": [panel.members() for panel in found],
+    }
+
+
+def _members(row: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    members = {name: getattr(row, name) for name in names}
+    return {name: parse_canonical(value) if name in _JSON_COLUMNS else value for name, value in members.items()}

@@ -1,0 +1,165 @@
+"""The case panel in the terminal: input and output, verdicts, compared paths, recording and replay side by side."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from oloproof_dagster.console import STATUSES, heading, plain, shown, table
+from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.panels import CasePanel, compared
+from oloproof_dagster.reasons import VerdictReason
+from oloproof_dagster.tables import ReplayRow, VerdictRow
+from oloproof_dagster.trajectory import AgentStep, from_text
+
+MEANINGS = {reason.value: reason.meaning for reason in VerdictReason}
+
+
+def print_overview(console: Console, panels: list[CasePanel]) -> None:
+    """A row a case that has something to look at; the rest is counted."""
+    rows = table("case", "execution", "failed", "missing")
+    n_quiet = 0
+    for panel in panels:
+        failed = [row.criterion for row in panel.verdicts if row.status == "failed"]
+        missing = [row.criterion for row in panel.verdicts if row.status == "missing"]
+        if not failed and not missing:
+            n_quiet += 1
+            continue
+        status = panel.execution.status if panel.execution else "not recorded"
+        rows.add_row(
+            plain(panel.case.case_id), status, Text(", ".join(failed), "red"), Text(", ".join(missing), "yellow")
+        )
+    console.print(rows)
+    console.print(f"{n_quiet} of {len(panels)} cases have no failed and no missing verdict.")
+    console.print("`oloproof inspect --case ID` shows one case, `--failures` every failing one.", style="dim")
+
+
+def print_panel(console: Console, panel: CasePanel) -> None:
+    """One case, whole."""
+    case, execution = panel.case, panel.execution
+    console.rule(plain(case.case_id), align="left")
+    if panel.source is not None:
+        console.print(Text.assemble(("source    ", "dim"), plain(panel.source.case_id)))
+        console.print(Text.assemble(("          ", "dim"), shown(parse_canonical(panel.source.input), 1000)))
+    console.print(Text.assemble(("input     ", "dim"), shown(parse_canonical(case.input), 1000)))
+    if execution is None:
+        console.print(Text("nothing is recorded under this case's key for this version", "yellow"))
+    else:
+        status = STATUSES["passed" if execution.status == "ok" else "failed"]
+        console.print(
+            Text.assemble(
+                ("execution ", "dim"), (execution.status, status), (f"  {execution.duration_ms:.1f} ms", "dim")
+            )
+        )
+        if execution.error:
+            console.print(Text.assemble(("          ", "dim"), plain(execution.error)))
+        if execution.output is not None:
+            console.print(Text.assemble(("output    ", "dim"), shown(parse_canonical(execution.output), 1000)))
+    _print_verdicts(console, panel)
+    for replay in panel.replays:
+        if replay.kind == "fault":
+            _print_replay(console, panel, replay)
+        elif replay.discarded:
+            console.print(
+                Text.assemble(
+                    ("control replay from ", "dim"), plain(replay.checkpoint_id), f": {MEANINGS[replay.discarded]}"
+                )
+            )
+            if replay.error:
+                console.print(plain(replay.error))
+        elif replay.state_matches is False:
+            console.print(
+                Text(
+                    f"the state after the control replay from {replay.checkpoint_id} is not the recorded one:"
+                    " this system does not restore its world as it was",
+                    "yellow",
+                )
+            )
+    console.print()
+
+
+def _print_verdicts(console: Console, panel: CasePanel) -> None:
+    rows = table("criterion", "verdict", "why")
+    error = panel.execution.error if panel.execution else None
+    for row in panel.verdicts:
+        if row.status == "not_applicable" and row.reason in _NOT_WORTH_A_ROW:
+            continue
+        why = [MEANINGS.get(row.reason or "", row.reason or ""), "" if row.detail == error else row.detail or ""]
+        if row.status == "failed" and not any(why):
+            differing = [each["path"] for each in compared(row) if not each["matches"]]
+            why = [", ".join(path for path in differing if path != "$" or len(differing) == 1) + " differs"]
+        rows.add_row(Text(row.criterion), Text(row.status, STATUSES[row.status]), plain(": ".join(filter(None, why))))
+    console.print()
+    console.print(rows)
+    for row in panel.verdicts:
+        _print_compared(console, row, "source" if panel.source and row.criterion.startswith("same_") else "expected")
+
+
+_NOT_WORTH_A_ROW = {"metamorphic_copy", "not_a_metamorphic_pair", "another_transform"}
+
+
+def _print_compared(console: Console, verdict: VerdictRow, before: str) -> None:
+    """The compared paths; of a whole value that differs, its differing leaves stand for it."""
+    found = compared(verdict)
+    leaves = [row for row in found if row["path"] != "$"]
+    if not leaves and verdict.status != "passed":
+        leaves = found
+    if not leaves:
+        return
+    heading(console, verdict.criterion)
+    rows = table("path", before, "actual", "")
+    for row in leaves:
+        expected = Text("(not there)", "dim") if row.get("unexpected") else Text(shown(row["expected"]))
+        actual = Text("(absent)", "dim") if row["absent"] else Text(shown(row["actual"]))
+        same = Text("same", "green") if row["matches"] else Text("differs", "red")
+        rows.add_row(plain(row["path"]), expected, actual, same)
+    console.print(rows)
+
+
+def _print_replay(console: Console, panel: CasePanel, replay: ReplayRow) -> None:
+    """Recording and replay side by side from the faulted call on."""
+    heading(console, f"Fault {replay.fault} at step {replay.step_index}")
+    console.print(Text.assemble(("replayed from ", "dim"), plain(replay.checkpoint_id)))
+    if replay.discarded:
+        console.print(Text(f"discarded: {MEANINGS[replay.discarded]}", "yellow"))
+        if replay.error:
+            console.print(plain(replay.error))
+    recording = panel.execution.trajectory if panel.execution else None
+    if recording is None or replay.trajectory is None:
+        return
+    sides = [
+        _steps(title, text, replay.step_index or 1)
+        for title, text in (("recorded", recording), ("replayed", replay.trajectory))
+    ]
+    if console.width >= 120:
+        grid = Table.grid(padding=(0, 2), expand=True)
+        for _ in sides:
+            grid.add_column(ratio=1)
+        grid.add_row(*sides)
+        console.print(grid)
+    else:
+        for side in sides:
+            console.print(side)
+
+
+def _steps(title: str, text: str, start: int) -> Table:
+    """The steps of a trajectory from an index on, how it ended, and the constraints that it broke."""
+    trajectory = from_text(text)
+    rows = table("", title)
+    for step in trajectory.steps[start - 1 :]:
+        rows.add_row(str(step.index), plain(_step(step)))
+    rows.add_row("", Text(f"ended: {trajectory.terminal_status}", "dim"))
+    for check in trajectory.constraints:
+        if not check.passed:
+            rows.add_row("", Text(f"broke {check.name}" + (f": {check.detail}" if check.detail else ""), "red"))
+    return rows
+
+
+def _step(step: AgentStep) -> str:
+    parts = [step.kind, step.tool_name or ""]
+    if step.arguments is not None:
+        parts.append(shown(step.arguments))
+    if step.result is not None:
+        parts.append(shown(step.result))
+    if step.error is not None:
+        parts.append(f"error: {step.error}")
+    return " ".join(part for part in parts if part)

@@ -1,0 +1,88 @@
+"""The case panel: everything recorded of one case, read from the tables and brought together."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.tables import ExecutionRow, Index, ReplayRow, StateRow, Stored, SuiteRow, VerdictRow
+
+FindTable = Callable[[str], Stored[Any]]
+
+
+@dataclass(frozen=True)
+class CasePanel:
+    """One case and trial; `source` is the source case of a derived one."""
+
+    case: SuiteRow
+    source: SuiteRow | None
+    execution: ExecutionRow | None
+    state: StateRow | None
+    verdicts: tuple[VerdictRow, ...]
+    replays: tuple[ReplayRow, ...]
+
+    @property
+    def failed(self) -> bool:
+        """Whether some verdict failed."""
+        return any(row.status == "failed" for row in self.verdicts)
+
+    def members(self) -> dict[str, Any]:
+        """The panel as `case_panels/v1` has it."""
+        execution = self.execution
+        return {
+            "case_id": self.case.case_id,
+            "trial": execution.trial if execution else 0,
+            "cluster": self.case.cluster,
+            "source_case": self.case.source_case,
+            "transform": self.case.transform,
+            "execution": execution
+            and {"status": execution.status, "error": execution.error, "duration_ms": execution.duration_ms},
+            "output": parse_canonical(execution.output) if execution and execution.output is not None else None,
+            "verdicts": [
+                {
+                    "criterion": row.criterion,
+                    "status": row.status,
+                    "reason": row.reason,
+                    "compared": [
+                        {key: each[key] for key in ("path", "expected", "actual", "absent", "matches")}
+                        for each in compared(row)
+                    ],
+                }
+                for row in self.verdicts
+            ],
+        }
+
+
+def compared(row: VerdictRow) -> list[dict[str, Any]]:
+    """A verdict's compared paths."""
+    return parse_canonical(row.compared) if row.compared else []
+
+
+def case_panels(find: FindTable, *, ids: set[str] | None = None, failures: bool = False) -> Iterator[CasePanel]:
+    """The panels of a run in the suite's order: all, some by id, or those with a failed verdict.
+
+    The tables follow the suite's order too, so each is read once, front to back.
+    """
+    wanted = _failing(find) if failures else None
+    names = ("trajectories", "environment_states", "verdicts", "fault_replays")
+    by_case = {name: Index(find(name), by=("case_id",)) for name in names}
+    source: SuiteRow | None = None
+    for case in find("transformed_cases").rows():
+        if case.source_case is None:
+            source = case
+        if (ids is not None and case.case_id not in ids) or (wanted is not None and case.case_id not in wanted):
+            continue
+        yield CasePanel(
+            case=case,
+            source=source if case.source_case else None,
+            execution=by_case["trajectories"].get(case.case_id),
+            state=by_case["environment_states"].get(case.case_id),
+            verdicts=by_case["verdicts"].all(case.case_id),
+            replays=by_case["fault_replays"].all(case.case_id),
+        )
+    for index in by_case.values():
+        index.close()
+
+
+def _failing(find: FindTable) -> set[str]:
+    return {case_id for case_id, status in find("verdicts").columns("case_id", "status") if status == "failed"}

@@ -1,0 +1,88 @@
+"""A recorded release run, read: its tables as pandas frames, its cases as panels. Nothing is evaluated here."""
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.errors import EvidenceError
+from oloproof_dagster.evidence import Evidence
+from oloproof_dagster.panels import CasePanel, case_panels
+from oloproof_dagster.project import OLOPROOF_FOLDER, Project, load_project
+from oloproof_dagster.tables import Stored
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Run:
+    """The release run of one system version, or one of its former attempts."""
+
+    def __init__(self, project: Project, version: str, attempt: int | None, evidence: Evidence) -> None:
+        self.project, self.version, self.attempt, self.evidence = project, version, attempt, evidence
+
+    @property
+    def verdicts(self) -> "pd.DataFrame":
+        """One row a case, trial and criterion; `compared` is JSON text."""
+        return self.table("verdicts").frame()
+
+    @property
+    def metrics(self) -> "pd.DataFrame":
+        """One row a criterion; rates and bounds in [0, 1]."""
+        return self.table("metrics").frame()
+
+    @property
+    def slices(self) -> "pd.DataFrame":
+        """One row a slice value and criterion."""
+        return self.table("slices").frame()
+
+    @property
+    def decisions(self) -> "pd.DataFrame":
+        """One row a rule; `reasons` is JSON text."""
+        return self.table("decisions").frame()
+
+    @cached_property
+    def gate(self) -> dict[str, Any] | None:
+        """`action`, `exit_code` and `reasons`; None where there was no release.yaml to decide by."""
+        row = next(iter(self.table("gate").rows()), None)
+        return row and {"action": row.action, "exit_code": row.exit_code, "reasons": parse_canonical(row.reasons)}
+
+    def table(self, name: str) -> Stored[Any]:
+        """Any table of the run, read a batch at a time."""
+        return self.evidence.table(name, self.version, self.attempt)
+
+    def case(self, case_id: str) -> CasePanel:
+        """Everything recorded of one case.
+
+        Raises:
+            EvidenceError: no such case is in the recorded suite.
+        """
+        found = next(iter(case_panels(self.table, ids={case_id})), None)
+        if found is None:
+            raise EvidenceError(
+                f"no case {case_id!r} is recorded for version {self.version!r}; `oloproof inspect` lists the cases"
+            )
+        return found
+
+
+def evidence_of(project: Project) -> Evidence:
+    """The project's evidence under its own folder."""
+    return Evidence(project.root / OLOPROOF_FOLDER / "evidence")
+
+
+def load_run(project: Project | Path | str, version: str | None = None, attempt: int | None = None) -> Run:
+    """The recorded run of a version (default: the one that the project declares now).
+
+    Raises:
+        ConfigError: the project's files cannot be used.
+        EvidenceError: nothing is recorded for the version, or no such attempt is kept.
+    """
+    loaded = project if isinstance(project, Project) else load_project(project)
+    version = version or loaded.version
+    evidence = evidence_of(loaded)
+    run = Run(loaded, version, attempt, evidence)
+    if not run.table("transformed_cases").exists:
+        recorded = ", ".join(map(repr, evidence.versions())) or "none"
+        what = f"attempt {attempt} of version {version!r}" if attempt else f"version {version!r}"
+        raise EvidenceError(f"nothing is recorded for {what}; recorded versions: {recorded}")
+    return run

@@ -1,0 +1,107 @@
+"""New project folders: a packaged example copied, or the files around a system of the user's own."""
+
+import re
+import shutil
+from pathlib import Path
+
+from oloproof_dagster.declarations import CALLABLE
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.project import slug_of
+
+EXAMPLES = Path(__file__).parent / "examples"
+
+
+def examples() -> dict[str, str]:
+    """The packaged examples by name, each with its one-line summary (its README's first sentence)."""
+    found = {}
+    for folder in sorted(EXAMPLES.iterdir()):
+        if (folder / "oloproof.yaml").is_file():
+            text = (folder / "README.md").read_text("utf-8")
+            paragraph = next(part for part in text.split("\n\n") if not part.startswith("#"))
+            found[folder.name.replace("_", "-")] = re.split(r"(?<=\.)\s", " ".join(paragraph.split()))[0]
+    return found
+
+
+def copy_example(name: str, path: Path) -> None:
+    """Copies an example into a folder that is not there yet or is empty.
+
+    Raises:
+        ConfigError: there is no such example, or the folder holds something.
+    """
+    if name not in examples():
+        raise ConfigError(f"there is no example {name!r}; there are: {', '.join(examples())}")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(f"{path}: is there already and not empty; nothing was written. Name another folder")
+    try:
+        shutil.copytree(
+            EXAMPLES / name.replace("-", "_"),
+            path,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("__pycache__", ".oloproof"),
+        )
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write_project(system: str, path: Path) -> list[Path]:
+    """Writes a project around `module:attribute` into a folder; files that are there are never touched.
+
+    Raises:
+        ConfigError: the name is none, or a file that would be written is there already.
+    """
+    if not CALLABLE.fullmatch(system):
+        raise ConfigError(f"--system {system}: must read module:attribute, such as app:desk")
+    name = path.resolve().name
+    project = name if slug_of(name) else "my-agent"
+    files = {path / file: text.replace("PROJECT", project).replace("SYSTEM", system) for file, text in _FILES.items()}
+    there = [str(file) for file in files if file.exists()]
+    if there:
+        raise ConfigError(f"{', '.join(there)}: there already; nothing was written")
+    try:
+        for file, text in files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
+    return list(files)
+
+
+_FILES = {
+    "oloproof.yaml": """\
+version: 1
+project: PROJECT
+dataset: data/cases.jsonl
+
+system:
+  name: PROJECT
+  version: "1"                  # bump it with every release; ${GIT_SHA:-dev} takes it from the environment
+  callable: SYSTEM              # called with each case's input; reset(state) and snapshot() make it a sandbox
+
+evaluators:
+  - {type: state_matches, mode: subset}     # the state left behind against expected.state
+  # - {type: state_unchanged, criterion: others_untouched, paths: [orders.other]}
+  # - {type: exact_match, criterion: right_answer, field: answer, expected_field: answer}
+  # - {type: tool_calls, must: [lookup], must_not: [delete]}
+  # - {type: fault_recovery, tool: lookup, fault: error, escalate_tools: [escalate]}     # needs replay()
+
+slices: []
+""",
+    "release.yaml": """\
+version: 1
+confidence_level: 0.95
+rules:
+  - {id: right_state, metric: state_matches, min: 0.8}      # 24 of 24 passed reach a lower bound of 0.858
+""",
+    "data/cases.jsonl": (
+        '{"id": "case-001", "input": {"message": "write a request of yours here"},'
+        ' "initial_state": {"orders": {}}, "expected": {"state": {"orders": {}}}}\n'
+    ),
+    "definitions.py": """\
+from pathlib import Path
+
+import oloproof_dagster
+
+defs = oloproof_dagster.build_definitions(Path(__file__).parent)
+""",
+    "workspace.yaml": "load_from:\n  - python_file: definitions.py\n",
+}

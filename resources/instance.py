@@ -1,0 +1,70 @@
+"""The Dagster instance that a project's runs are recorded in, opened the same way by every command."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import dagster as dg
+
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.project import OLOPROOF_FOLDER, Project
+
+DAGSTER_YAML = """\
+# Written once by Oloproof; change it as you like.
+telemetry:
+  enabled: false
+nux:
+  enabled: false          # no sign-up dialog over the pages
+concurrency:
+  pools:
+    default_limit: 1      # a sandbox that several runs share is held by one step at a time
+    granularity: op
+run_monitoring:
+  enabled: true
+  free_slots_after_run_end_seconds: 5   # a killed run lets the sandbox go
+"""
+
+
+def dagster_home(project: Project) -> Path:
+    """The environment's DAGSTER_HOME, else `<project>/.oloproof/dagster`, made with its dagster.yaml where missing.
+
+    Raises:
+        ConfigError: DAGSTER_HOME is not an absolute path of a folder, or the project's folder cannot be written.
+    """
+    named = os.environ.get("DAGSTER_HOME")
+    if named:
+        if not Path(named).is_absolute() or not Path(named).is_dir():
+            raise ConfigError(
+                f"DAGSTER_HOME={named}: must be the absolute path of a folder that exists; unset it to"
+                f" use {OLOPROOF_FOLDER}/dagster in the project"
+            )
+        return Path(named)
+    home = project.root / OLOPROOF_FOLDER / "dagster"
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        if not (home / "dagster.yaml").exists():
+            (home / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{home}: cannot be written: {error.strerror}; set DAGSTER_HOME to a folder that can"
+        ) from None
+    return home
+
+
+@contextmanager
+def open_instance(project: Project) -> Iterator[dg.DagsterInstance]:
+    """The project's instance, never Dagster's temporary one.
+
+    Raises:
+        ConfigError: its folder or its dagster.yaml cannot be used.
+    """
+    home = dagster_home(project)
+    os.environ.setdefault("DAGSTER_HOME", str(home))
+    os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
+    try:
+        instance = dg.DagsterInstance.from_config(str(home))
+    except dg.DagsterError as error:
+        raise ConfigError(f"{home / 'dagster.yaml'}: {str(error).splitlines()[0]}") from error
+    with instance:
+        yield instance
