@@ -1,0 +1,113 @@
+"""The house: who may import whom, and what must work without Dagster."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import oloproof_dagster
+
+PACKAGE = Path(oloproof_dagster.__file__).parent
+DAGSTER_FACING = {"definitions", "cli"}
+EVALUATORS_MAY_NOT_READ = {"execution", "sandbox", "loading", "replay", "evidence", "judgment"}
+
+
+def imports(path: Path) -> set[str]:
+    """The dotted names that a module imports, those inside functions included."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def engine() -> list[Path]:
+    """Every module of the engine; assets and resources are packages of their own, wherever they lie."""
+    return [
+        path
+        for path in (*PACKAGE.glob("*.py"), *(PACKAGE / "evaluators").glob("*.py"))
+        if path.stem not in DAGSTER_FACING
+    ]
+
+
+@pytest.mark.parametrize("path", engine(), ids=lambda path: path.stem)
+def test_the_engine_never_imports_dagster(path: Path) -> None:
+    dagster_facing = (
+        "dagster",
+        "oloproof_dagster.assets",
+        "oloproof_dagster.resources",
+        "oloproof_dagster.definitions",
+    )
+    lazily = {"__init__"}  # names homes for the public names; imports them when they are asked for
+    if path.stem not in lazily or path.parent.name == "evaluators":
+        assert not [
+            name for name in imports(path) if name.split(".")[0] == "dagster" or name.startswith(dagster_facing)
+        ]
+
+
+@pytest.mark.parametrize("path", list((PACKAGE / "evaluators").glob("*.py")), ids=lambda path: path.stem)
+def test_evaluators_know_records_and_never_execution(path: Path) -> None:
+    read = {name.removeprefix("oloproof_dagster.") for name in imports(path)}
+    assert not read & EVALUATORS_MAY_NOT_READ
+
+
+def test_only_intervals_knows_scipy_and_numpy() -> None:
+    users = {path.stem for path in engine() if {"scipy", "numpy"} & {name.split(".")[0] for name in imports(path)}}
+    assert users == {"intervals"}
+
+
+def test_the_engine_has_no_circle_of_imports() -> None:
+    graph = {
+        path.stem: {
+            name.removeprefix("oloproof_dagster.").split(".")[0]
+            for name in imports(path)
+            if name.startswith("oloproof_dagster.")
+        }
+        for path in PACKAGE.glob("*.py")
+        if path.stem not in (*DAGSTER_FACING, "__init__")
+    }
+    done: set[str] = set()
+
+    def visit(room: str, above: tuple[str, ...]) -> None:
+        assert room not in above, " -> ".join((*above, room))
+        if room not in done:
+            for other in sorted(graph.get(room, ())):
+                visit(other, (*above, room))
+            done.add(room)
+
+    for room in graph:
+        visit(room, ())
+
+
+def python(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def test_the_engine_imports_with_dagster_absent() -> None:
+    modules = [f"oloproof_dagster.{path.stem}" for path in PACKAGE.glob("*.py") if path.stem not in DAGSTER_FACING]
+    python(
+        "import sys; sys.modules['dagster'] = None\nimport importlib\n"
+        f"for name in {modules!r}: importlib.import_module(name)\n"
+        "import oloproof; oloproof.Stateful, oloproof.AgentTrajectory, oloproof.load_run"
+    )
+
+
+def test_help_loads_neither_dagster_nor_pandas() -> None:
+    loaded = python(
+        "import sys\nfrom oloproof_dagster.cli import cli\n"
+        "cli(['run', '--help'], standalone_mode=False)\n"
+        "print(sorted({'dagster', 'pandas', 'pyarrow', 'numpy', 'pydantic', 'rich'} & set(sys.modules)))"
+    )
+    assert loaded.splitlines()[-1] == "[]"
+
+
+def test_every_public_name_can_be_imported_and_is_listed() -> None:
+    import oloproof
+
+    for name in oloproof_dagster.__all__:
+        assert getattr(oloproof, name) is getattr(oloproof_dagster, name)
+    assert set(oloproof_dagster.__all__) <= set(dir(oloproof_dagster))
