@@ -131,7 +131,7 @@ def checks(policy: Policy, gate: GateRow, decisions: tuple[DecisionRow, ...]) ->
         dg.AssetCheckResult(
             check_name=row.rule_id,
             passed=row.state == "PASS",
-            severity=dg.AssetCheckSeverity.ERROR if row.state in policy.block_on else dg.AssetCheckSeverity.WARN,
+            severity=severity(row.state, policy),
             description=f"{row.state}: {', '.join(parse_canonical(row.reasons))}",
             metadata={
                 "state": row.state,
@@ -160,21 +160,23 @@ def checks(policy: Policy, gate: GateRow, decisions: tuple[DecisionRow, ...]) ->
     ]
 
 
+def severity(state: str, policy: Policy) -> dg.AssetCheckSeverity:
+    """WARN for a state that only warns; a passed check bears ERROR, which Dagster's overview of versions goes by."""
+    blocks = state == "PASS" or state in policy.block_on
+    return dg.AssetCheckSeverity.ERROR if blocks else dg.AssetCheckSeverity.WARN
+
+
 def shown(gate: GateRow, decisions: tuple[DecisionRow, ...]) -> dict[str, Any]:
     """The Gate as its page shows it."""
-    heading = ("rule", "state", "criterion", "bar", "rate", "interval", "observed", "missing", "why", "advice")
+    heading = ("rule", "state", "bar", "passed", "interval", "why")
     rows = [
         (
             row.rule_id,
             row.state,
-            row.metric,
-            f"{row.direction} {row.threshold:g}",
-            "" if row.estimate is None else f"{row.estimate:.3f}",
+            f"{row.metric} {'max_failures' if row.direction == 'count' else row.direction} {row.threshold:g}",
+            f"{row.n_passed}/{row.n_observed}" + (f" +{row.n_missing} missing" if row.n_missing else ""),
             "" if row.lower is None or row.upper is None else f"{row.lower:.3f} to {row.upper:.3f}",
-            f"{row.n_passed} of {row.n_observed} passed",
-            str(row.n_missing),
-            ", ".join(parse_canonical(row.reasons)),
-            row.advice or "",
+            ", ".join(parse_canonical(row.reasons)) + (f". {row.advice}" if row.advice else ""),
         )
         for row in decisions
     ]

@@ -72,7 +72,7 @@ class Failures:
 
     def metadata(self) -> dict[str, Any]:
         shown = [line for row in self._first for line in _lines(row)]
-        heading = ("case", "criterion", "why", "path", "expected", "actual")
+        heading = ("case", "criterion", "path", "expected", "actual")
         return {
             "n_failed": self._n_failed,
             "n_missing": self._n_missing,
@@ -83,10 +83,11 @@ class Failures:
 def _lines(row: VerdictRow) -> Iterator[tuple[str, ...]]:
     compared = [each for each in (parse_canonical(row.compared) if row.compared else []) if not each["matches"]]
     leaves = [each for each in compared if each["path"] != "$"] or compared
-    first = (row.case_id, row.criterion, row.detail or row.reason or "")
+    why = row.detail or row.reason
+    first = (row.case_id, f"{row.criterion}: {why}" if why else row.criterion)
     if not leaves:
         yield (*first, "", "", "")
     for each in leaves[:5]:
         expected = "(not expected)" if each.get("unexpected") else cell(each["expected"])
         yield (*first, each["path"], expected, "(absent)" if each["absent"] else cell(each["actual"]))
-        first = ("", "", "")
+        first = ("", "")

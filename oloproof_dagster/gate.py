@@ -133,7 +133,7 @@ def _lacking_evidence(policy: Policy, rule: Rule, metric: MetricRow, facts: Suit
         (DecisionReason.INSUFFICIENT_CLUSTERS, few_in_suite or few_in_metric),
         (DecisionReason.MISSINGNESS_EXCEEDS_POLICY, _too_much_missing(rule, metric)),
         (DecisionReason.CLUSTER_SIZES_OUTSIDE_VALIDATED_RANGE, sizes),
-        (DecisionReason.INTERVAL_UNAVAILABLE, (metric.lower is None or metric.upper is None) and not sizes),
+        (DecisionReason.INTERVAL_UNAVAILABLE, metric.lower is None and not sizes),
     )
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from oloproof_dagster.advice import REALISTIC, advice, interval_at, smallest_deciding, units
+from oloproof_dagster.advice import REALISTIC, advice, against_the_bar, interval_at, smallest_deciding, units
 from oloproof_dagster.gate import SuiteFacts, decide
 from oloproof_dagster.intervals import GUARDED, clopper_pearson_missing_bounded
 from oloproof_dagster.metrics import measure
-from oloproof_dagster.policy import Policy, Rule
+from oloproof_dagster.policy import Policy, Rule, State
 from oloproof_dagster.reasons import DecisionReason, VerdictReason
 from oloproof_dagster.tables import DecisionRow, MetricRow, VerdictRow
 
@@ -162,30 +162,27 @@ BARS = st.builds(
 )
 
 
-@given(EXACT_METRICS | GUARDED_METRICS, BARS)
-def test_every_number_decides_and_the_one_below_it_does_not(clusters: list[str], bar: dict[str, float]) -> None:
+@given(EXACT_METRICS | GUARDED_METRICS, BARS, st.sampled_from(["PASS", "FAIL"]))
+def test_every_number_decides_and_the_one_below_it_does_not(
+    clusters: list[str], bar: dict[str, float], state: State
+) -> None:
     row, metric = decided(clusters, bar), measured(clusters)
-    assume(row.advice is not None and DecisionReason.INTERVAL_OVERLAPS_THRESHOLD in row.reasons)
-    rule = Rule(id="bar", metric="polite", min=bar.get("min"), max=bar.get("max"))
-    have, worst, best = units(metric), row.n_passed, row.n_passed + row.n_missing
+    rule = Rule.model_validate({"id": "bar", "metric": "polite", **bar})
+    assume(DecisionReason.INTERVAL_OVERLAPS_THRESHOLD in row.reasons)
+    have, needed = units(metric), smallest_deciding(rule, metric, state)
+    above = (rule.direction == "min") == (state == "PASS")
+
+    def decides(n_units: float) -> bool:
+        interval = interval_at(metric, n_units / have)
+        return interval.lower >= rule.threshold if above else interval.upper <= rule.threshold
+
     threshold = Fraction(str(rule.threshold)) * row.n_eligible
-    reachable = {"above": worst > threshold, "below": best < threshold}
-    passes, fails = ("above", "below") if "min" in bar else ("below", "above")
-    for state, side in (("PASS", passes), ("FAIL", fails)):
-        needed = smallest_deciding(rule, metric, state)  # type: ignore[arg-type]
-        if needed is None:
-            many = interval_at(metric, 1e5)
-            inside = many.lower < rule.threshold < many.upper
-            assert not reachable[side] or inside
-            continue
-        assert reachable[side]
-        decides = {
-            "above": lambda i: i.lower >= rule.threshold if "min" in bar else i.lower > rule.threshold,
-            "below": lambda i: i.upper <= rule.threshold if "max" in bar else i.upper < rule.threshold,
-        }[side]
+    reachable = row.n_passed > threshold if above else row.n_passed + row.n_missing < threshold
+    assert (needed is not None) == (reachable and decides(REALISTIC * have // row.n_eligible))
+    if needed is not None:
         assert needed > have
-        assert decides(interval_at(metric, needed / have))
-        assert not decides(interval_at(metric, (needed - 1) / have))
+        assert decides(needed)
+        assert not decides(needed - 1)
         assert f"{needed:,} " in str(row.advice)
 
 
@@ -204,6 +201,26 @@ def test_a_scaled_clustered_metric_is_that_of_as_many_clusters_alike(clusters: l
     scaled = interval_at(some, times)
     assert (scaled.lower, scaled.upper) == pytest.approx((many.lower, many.upper), abs=1e-12)
     assert many.method == GUARDED
+
+
+@pytest.mark.parametrize(
+    ("direction", "lower", "upper", "state"),
+    [
+        ("min", 0.5, 0.9, "PASS"),
+        ("min", 0.4, 0.9, "INSUFFICIENT_EVIDENCE"),
+        ("min", 0.4, 0.5, "INSUFFICIENT_EVIDENCE"),
+        ("min", 0.3, 0.4, "FAIL"),
+        ("max", 0.1, 0.5, "PASS"),
+        ("max", 0.4, 0.9, "INSUFFICIENT_EVIDENCE"),
+        ("max", 0.5, 0.9, "INSUFFICIENT_EVIDENCE"),
+        ("max", 0.6, 0.9, "FAIL"),
+    ],
+)
+def test_a_bound_on_the_bar_counts_for_passing_and_never_for_failing(
+    direction: str, lower: float, upper: float, state: str
+) -> None:
+    rule = Rule.model_validate({"id": "bar", "metric": "polite", direction: 0.5})
+    assert against_the_bar(rule, lower, upper)[0] == state
 
 
 def test_scaling_keeps_the_missing_share() -> None:
@@ -265,8 +282,8 @@ def test_too_few_clusters_says_how_many_a_clustered_suite_wants() -> None:
     assert advised(["PP"] * 12, {"min": 0.5}) == (
         "needs at least 20 clusters, the suite has 12; a clustered suite wants at least 20 source cases"
     )
-    assert advised(["PP"] * 12 + ["NN"] * 10, {"min": 0.5}, min_clusters=15) == (
-        "needs at least 15 clusters, 12 of 22 have an eligible verdict;"
+    assert advised(["PP"] * 12 + ["NN"] * 3, {"min": 0.5}, min_clusters=15) == (
+        "needs at least 15 clusters, 12 of 15 have an eligible verdict;"
         " a clustered suite wants at least 20 source cases"
     )
 

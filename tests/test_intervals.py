@@ -87,7 +87,7 @@ def test_exact_bounds_miss_the_true_rate_no_more_often_than_the_level_says(n: in
     intervals = [exact(passed, n - passed, 0, level) for passed in range(n + 1)]
     for percent in range(1, 100):
         rate = percent / 100
-        chances = stats.binom.pmf(range(n + 1), n, rate)
+        chances = [float(stats.binom.pmf(passed, n, rate)) for passed in range(n + 1)]
         too_high = sum(chance for chance, i in zip(chances, intervals, strict=True) if i.lower > rate)
         too_low = sum(chance for chance, i in zip(chances, intervals, strict=True) if i.upper < rate)
         assert max(too_high, too_low) <= (1 - level) / 2 + 1e-12
@@ -206,6 +206,11 @@ def test_the_guard_widens_bounds_where_no_cluster_happened_to_fail_whole() -> No
     counts = [(9, 1, 0)] * 2 + [(10, 0, 0)] * 28
     assert Clusters.of(counts).low.design_effect == 1
     assert guarded(counts, 0.95).lower < exact(*totals(counts), 0.95).lower - 0.05
+
+
+def test_a_level_next_to_nothing_still_gives_bounds() -> None:
+    found = guarded([(2, 1, 0), (3, 0, 0), (1, 2, 0)], 1e-20)
+    assert 0 < found.lower < 2 / 3 < found.upper < 1
 
 
 def test_passes_and_failures_mirror_each_other() -> None:

@@ -124,8 +124,8 @@ def test_one_eligible_verdict_a_cluster_is_exact_even_in_a_clustered_suite() -> 
 
 
 def test_two_eligible_verdicts_in_one_cluster_make_the_metric_guarded() -> None:
-    row = measured("PF", "P", "F")
-    expected = korn_graubard_guarded(Clusters.of([(1, 1, 0), (1, 0, 0), (0, 1, 0)]), 0.95)
+    row = measured("PF", "PM", "F")
+    expected = korn_graubard_guarded(Clusters.of([(1, 1, 0), (1, 0, 1), (0, 1, 0)]), 0.95)
     assert expected is not None
     assert (row.lower, row.upper, row.method) == (expected.lower, expected.upper, GUARDED)
 
