@@ -3,56 +3,25 @@
 Dagster, pandas and the engine are imported inside the commands, so that `--help` is instant.
 """
 
-import contextlib
-import functools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from oloproof_dagster.command import cli, command, json_option, version_option
 from oloproof_dagster.errors import ConfigError, OloproofError
+from oloproof_dagster.label_commands import labels
+from oloproof_dagster.terminal import progress_bars, stdout_kept_clean
 
 if TYPE_CHECKING:
     from oloproof_dagster.project import Project
 
 USAGE, CRASH, INTERRUPTED = 2, 70, 130
 
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="oloproof-dagster", prog_name="oloproof")
-def cli() -> None:
-    """Release gates for tool-calling agents: the world after each case against the world as it should be.
-
-    Exit codes of `run`: 0 ALLOW or WARN, 1 blocked by a FAIL, 2 wrong configuration or usage,
-    3 INSUFFICIENT_EVIDENCE, 4 MANUAL_REVIEW, 5 partial run, 70 internal error, 130 interrupted.
-    """
-
-
-def command(name: str | None = None) -> Callable[[Callable[..., Any]], click.Command]:
-    """A command of the group that takes --project and --debug; its function is given the loaded project."""
-
-    def decorate(function: Callable[..., Any]) -> click.Command:
-        @functools.wraps(function)
-        def loaded(project: Path, debug: bool, **options: Any) -> Any:
-            from oloproof_dagster.project import load_project
-
-            return function(load_project(project), **options)
-
-        with_options = click.option("--debug", is_flag=True, help="Show the traceback of an error.")(loaded)
-        with_options = click.option(
-            "--project", default=".", show_default=True, type=click.Path(path_type=Path), help="The project's folder."
-        )(with_options)
-        return cli.command(name)(with_options)
-
-    return decorate
-
-
-version_option = click.option("--version", "version", help="A system version; the current one by default.")
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")
+cli.add_command(labels)
 
 
 @command()
@@ -95,7 +64,7 @@ def run(
         if version not in evidence_of(project).versions():
             recorded = ", ".join(map(repr, evidence_of(project).versions())) or "none"
             raise ConfigError(f"--version {version}: nothing is recorded for it; recorded versions: {recorded}")
-    with _stdout_kept_clean(), open_instance(project) as instance, _progress():
+    with stdout_kept_clean(), open_instance(project) as instance, progress_bars():
         made = materialize(project, instance, version=version, fresh=fresh, retry_errors=retry_errors)
     for warning in made.warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -154,7 +123,7 @@ def check(project: "Project") -> int:
     from oloproof_dagster.console import printer
 
     console, ok = printer(), True
-    with _stdout_kept_clean():
+    with stdout_kept_clean():
         findings = list(check_project(project))
     for finding in findings:
         mark = {"ok": ("ok      ", "green"), "note": ("note    ", "yellow"), "problem": ("problem ", "bold red")}
@@ -271,85 +240,6 @@ def export(project: "Project", version: str | None, folder: Path | None) -> int:
     return 0
 
 
-@cli.group()
-def labels() -> None:
-    """Export the pairs that people have to read, and see what their labels say so far."""
-
-
-def _labels_command(name: str) -> Callable[[Callable[..., Any]], click.Command]:
-    def decorate(function: Callable[..., Any]) -> click.Command:
-        made = command(name)(function)
-        cli.commands.pop(name)
-        labels.add_command(made, name)
-        return made
-
-    return decorate
-
-
-@_labels_command("export")
-@click.option("--transform", required=True, help="The transform whose pairs to write.")
-@click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="A new file; stdout by default.")
-def labels_export(project: "Project", transform: str, form: str, out: Path | None) -> int:
-    """Write the pairs of a transform for people to read: both texts, the digest, and `kept` to fill in.
-
-    \b
-    Example:
-      oloproof labels export --transform injected --out to-read.jsonl
-    """
-    from oloproof_dagster.cases import read_cases
-    from oloproof_dagster.labels import pairs_to_read, read_labels, write_pairs
-    from oloproof_dagster.transforms import expand
-
-    declared = next((each for each in project.transforms if each.name == transform), None)
-    if declared is None:
-        names = ", ".join(each.name for each in project.transforms) or "none"
-        raise ConfigError(f"--transform {transform}: there is no such transform; declared are: {names}")
-    pairs = pairs_to_read(declared, expand(project, read_cases(project)), read_labels(project, declared))
-    if out is None:
-        write_pairs(pairs, form, sys.stdout)
-        return 0
-    try:
-        with out.open("x", encoding="utf-8", newline="") as stream:
-            write_pairs(pairs, form, stream)
-    except FileExistsError:
-        raise ConfigError(f"--out {out}: there already; nothing was written") from None
-    except OSError as error:
-        raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from None
-    return 0
-
-
-@_labels_command("status")
-@json_option
-def labels_status(project: "Project", as_json: bool) -> int:
-    """Say how many pairs are labelled, kept and stale, and whether that is enough.
-
-    \b
-    Example:
-      oloproof labels status
-    """
-    from dataclasses import asdict
-
-    from oloproof_dagster.cases import read_cases
-    from oloproof_dagster.console import print_labels, printer
-    from oloproof_dagster.labels import validities
-    from oloproof_dagster.transforms import expand
-
-    suite = expand(project, read_cases(project))
-    found = validities(project, ((row.transform, row.case_id, row.pair_digest) for row in suite))
-    rows = [asdict(each) | {"checked": each.checked} for each in found]
-    if as_json:
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
-    elif rows:
-        print_labels(printer(), rows)
-        for each in found:
-            if not each.checked:
-                click.echo(each.advice)
-    else:
-        click.echo("oloproof.yaml declares no transform.")
-    return 0
-
-
 @cli.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path))
 @click.option("--example", help="The packaged example to copy; `list` names them.")
@@ -382,60 +272,6 @@ def init(path: Path | None, example: str | None, system: str | None, debug: bool
         click.echo(f"wrote {file}")
     click.echo(f"next: write your cases to {target / 'data/cases.jsonl'}, then oloproof check --project {target}")
     return 0
-
-
-@contextlib.contextmanager
-def _stdout_kept_clean() -> Iterator[None]:
-    """Sends what the user's system prints to stderr, so that stdout holds our answer alone."""
-    sys.stdout.flush()
-    try:
-        kept = os.dup(1)
-    except OSError:  # no real stdout to protect
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-        return
-    try:
-        os.dup2(2, 1)
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    finally:
-        sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[None]:
-    """Bars on stderr for stages that take more than a second; nothing where stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    import time
-
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from oloproof_dagster.console import printer
-    from oloproof_dagster.progress import listening
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    progress = Progress(*columns, console=printer(stderr=True), transient=True)
-    began: dict[str, float] = {}
-    tasks: dict[str, Any] = {}
-
-    def told(stage: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        began.setdefault(stage, now)
-        if stage not in tasks and now - began[stage] > 1:
-            progress.start()
-            tasks[stage] = progress.add_task(stage, total=total)
-        if stage in tasks:
-            progress.update(tasks[stage], completed=done)
-
-    with listening(told):
-        try:
-            yield
-        finally:
-            progress.stop()
 
 
 def main() -> None:

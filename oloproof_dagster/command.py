@@ -1,0 +1,41 @@
+"""What every command has in common: the group, the project it is given, and the options that several take."""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="oloproof-dagster", prog_name="oloproof")
+def cli() -> None:
+    """Release gates for tool-calling agents: the world after each case against the world as it should be.
+
+    Exit codes of `run`: 0 ALLOW or WARN, 1 blocked by a FAIL, 2 wrong configuration or usage,
+    3 INSUFFICIENT_EVIDENCE, 4 MANUAL_REVIEW, 5 partial run, 70 internal error, 130 interrupted.
+    """
+
+
+def command(name: str | None = None, *, group: click.Group = cli) -> Callable[[Callable[..., Any]], click.Command]:
+    """A command of a group that takes --project and --debug; its function is given the loaded project."""
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        @functools.wraps(function)
+        def loaded(project: Path, debug: bool, **options: Any) -> Any:
+            from oloproof_dagster.project import load_project
+
+            return function(load_project(project), **options)
+
+        with_options = click.option("--debug", is_flag=True, help="Show the traceback of an error.")(loaded)
+        with_options = click.option(
+            "--project", default=".", show_default=True, type=click.Path(path_type=Path), help="The project's folder."
+        )(with_options)
+        return group.command(name)(with_options)
+
+    return decorate
+
+
+version_option = click.option("--version", "version", help="A system version; the current one by default.")
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")

@@ -1,0 +1,83 @@
+"""`oloproof labels`: the pairs that people have to read, and what their labels say so far."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from oloproof_dagster.command import command, json_option
+from oloproof_dagster.errors import ConfigError
+
+if TYPE_CHECKING:
+    from oloproof_dagster.project import Project
+
+
+@click.group()
+def labels() -> None:
+    """Export the pairs that people have to read, and see what their labels say so far."""
+
+
+@command("export", group=labels)
+@click.option("--transform", required=True, help="The transform whose pairs to write.")
+@click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="A new file; stdout by default.")
+def labels_export(project: "Project", transform: str, form: str, out: Path | None) -> int:
+    """Write the pairs of a transform for people to read: both texts, the digest, and `kept` to fill in.
+
+    \b
+    Example:
+      oloproof labels export --transform injected --out to-read.jsonl
+    """
+    from oloproof_dagster.cases import read_cases
+    from oloproof_dagster.labels import pairs_to_read, read_labels, write_pairs
+    from oloproof_dagster.transforms import expand
+
+    declared = next((each for each in project.transforms if each.name == transform), None)
+    if declared is None:
+        names = ", ".join(each.name for each in project.transforms) or "none"
+        raise ConfigError(f"--transform {transform}: there is no such transform; declared are: {names}")
+    pairs = pairs_to_read(declared, expand(project, read_cases(project)), read_labels(project, declared))
+    if out is None:
+        write_pairs(pairs, form, sys.stdout)
+        return 0
+    try:
+        with out.open("x", encoding="utf-8", newline="") as stream:
+            write_pairs(pairs, form, stream)
+    except FileExistsError:
+        raise ConfigError(f"--out {out}: there already; nothing was written") from None
+    except OSError as error:
+        raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from None
+    return 0
+
+
+@command("status", group=labels)
+@json_option
+def labels_status(project: "Project", as_json: bool) -> int:
+    """Say how many pairs are labelled, kept and stale, and whether that is enough.
+
+    \b
+    Example:
+      oloproof labels status
+    """
+    from dataclasses import asdict
+
+    from oloproof_dagster.cases import read_cases
+    from oloproof_dagster.console import print_labels, printer
+    from oloproof_dagster.labels import validities
+    from oloproof_dagster.transforms import expand
+
+    suite = expand(project, read_cases(project))
+    found = validities(project, ((row.transform, row.case_id, row.pair_digest) for row in suite))
+    rows = [asdict(each) | {"checked": each.checked} for each in found]
+    if as_json:
+        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+    elif rows:
+        print_labels(printer(), rows)
+        for each in found:
+            if not each.checked:
+                click.echo(each.advice)
+    else:
+        click.echo("oloproof.yaml declares no transform.")
+    return 0
