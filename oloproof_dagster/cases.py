@@ -1,12 +1,14 @@
 """The dataset read: every case of the JSONL file, checked and digested, in the file's order."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from oloproof_dagster.digests import canonical_json, digest_of_text, json_object, sha256
-from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.files import read_jsonl
+from oloproof_dagster.errors import ConfigError, did_you_mean
+from oloproof_dagster.files import open_file, read_jsonl, shortened
 from oloproof_dagster.project import Project
 from oloproof_dagster.tables import CaseRow, JSONText
 
@@ -50,10 +52,20 @@ def read_cases(project: Project, reading: Reading | None = None) -> Iterator[Cas
                 )
             case = _named_by_digest(case)
             n_without_id += 1
+            if case.case_id in first_line:
+                raise ConfigError.at(
+                    name,
+                    line,
+                    f"the case is named by its digest, {case.case_id}, as is the one on line"
+                    f" {first_line[case.case_id]}: give both an `id`, or remove one",
+                )
         _check_suite_wide(project, case, name, declared)
         if case.case_id in first_line:
             raise ConfigError.at(
-                name, line, f"the id {case.case_id!r} already stands on line {first_line[case.case_id]}; ids are unique"
+                name,
+                line,
+                f"the id {shortened(case.case_id)} stands on line {first_line[case.case_id]} already;"
+                " ids are unique, so change one",
             )
         first_line[case.case_id] = line
         reading.n_cases += 1
@@ -71,21 +83,25 @@ def _case(value: Any, name: str, line: int) -> CaseRow:
         return ConfigError.at(name, line, message)
 
     if not isinstance(value, dict):
-        raise refuse("a case is a JSON object with `id` and `input`")
+        raise refuse(f"a case is a JSON object with `id` and `input`, one a line, found {json_kind(value)}")
     case_id = value.get("id", "")
     if not isinstance(case_id, str) or ("id" in value and not case_id):
-        raise refuse(f"`id` must be text and not empty, not {case_id!r}")
-    who = f"case {case_id!r}" if case_id else "the case"
+        raise refuse(f"`id` must be text and not empty, found {json_kind(case_id)}")
+    who = f"case {shortened(case_id)}" if case_id else "the case"
     for key in value:
         if key not in KEYS:
-            raise refuse(f"{who}: {key!r} is not a key of a case; keys are {', '.join(KEYS)}")
-    if value.get("input") is None:
-        raise refuse(f"{who}: `input` is required and must not be null")
+            known = f"keys are {', '.join(KEYS)}{did_you_mean(key, KEYS)}"
+            raise refuse(f"{who}: {shortened(key)} is not a key of a case; {known}")
+    if "input" not in value:
+        raise refuse(f"{who}: `input` is required and not there")
+    if value["input"] is None:
+        raise refuse(f"{who}: `input` must not be null; write what the system is called with")
     for key in ("initial_state", "metadata"):
         if key in value and not isinstance(value[key], dict):
-            raise refuse(f"{who}: `{key}` must be a JSON object")
-    if "group_id" in value and not (isinstance(value["group_id"], str) and value["group_id"]):
-        raise refuse(f"{who}: `group_id` must be text and not empty")
+            raise refuse(f"{who}: `{key}` must be a JSON object, found {json_kind(value[key])}; or leave it out")
+    group_id = value.get("group_id")
+    if "group_id" in value and not (isinstance(group_id, str) and group_id):
+        raise refuse(f"{who}: `group_id` must be text and not empty, found {json_kind(group_id)}; or leave it out")
     texts = {
         "input": canonical_json(value["input"]),
         "expected": canonical_json(value.get("expected")),
@@ -104,6 +120,15 @@ def _case(value: Any, name: str, line: int) -> CaseRow:
     )
 
 
+def json_kind(value: Any) -> str:
+    """What a JSON value is, for a sentence that says what was found."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return "empty text" if value == "" else f"the {'text' if isinstance(value, str) else 'number'} {shortened(value)}"
+
+
 def _named_by_digest(case: CaseRow) -> CaseRow:
     members = {key: getattr(case, key) for key in CaseRow.__dataclass_fields__}
     return CaseRow(**members | {"case_id": case.digest.removeprefix("sha256:")[:16]})
@@ -118,7 +143,7 @@ def _check_suite_wide(project: Project, case: CaseRow, name: str, declared: dict
             raise ConfigError.at(
                 name,
                 case.line,
-                f"case {case.case_id!r}: `{key}` stands on every case or on none;"
+                f"case {shortened(case.case_id)}: `{key}` stands on every case or on none;"
                 f" line {lines[0]} has it, line {lines[1]} does not",
             )
 
@@ -129,13 +154,17 @@ def dataset_digest(project: Project) -> str:
     Raises:
         ConfigError: the file cannot be read.
     """
-    import hashlib
+    return file_digest(project.dataset, project.suite.dataset)
 
-    try:
-        with project.dataset.open("rb") as stream:
-            return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise ConfigError.at(project.suite.dataset, None, f"cannot be read: {error.strerror}") from None
+
+def file_digest(path: Path, name: str) -> str:
+    """The digest of a file's bytes.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    with open_file(path, name) as stream:
+        return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def suite_digest(digests: Iterator[tuple[str, str]]) -> str:

@@ -6,13 +6,7 @@ from itertools import islice
 from typing import Literal
 
 from oloproof_dagster.cases import Reading, read_cases
-from oloproof_dagster.declarations import (
-    FaultRecovery,
-    MetamorphicRelation,
-    StateMatches,
-    StateUnchanged,
-    ToolCalls,
-)
+from oloproof_dagster.declarations import MetamorphicRelation, StateMatches, StateUnchanged
 from oloproof_dagster.fault import Target, target
 from oloproof_dagster.labels import validities
 from oloproof_dagster.loading import System, load_system
@@ -104,12 +98,7 @@ def _lacking(project: Project, system: System, outcome: Outcome, has_initial_sta
         if isinstance(each, StateMatches | StateUnchanged)
         or (isinstance(each, MetamorphicRelation) and each.relation == "same_state")
     ]
-    wants_trajectory = [
-        each.name
-        for each in project.evaluators
-        if isinstance(each, ToolCalls | FaultRecovery)
-        or (isinstance(each, MetamorphicRelation) and each.relation == "same_actions")
-    ]
+    wants_trajectory = [each.name for each in project.evaluators if each.reads_trajectory]
     if outcome.state is not None:
         yield Finding("ok", "a state was recorded after the case")
     elif wants_state:

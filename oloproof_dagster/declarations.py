@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from oloproof_dagster.files import FileModel
+from oloproof_dagster.files import shortened
+from oloproof_dagster.models import FileModel, Misplaced
 from oloproof_dagster.state import Mode, decimal_of, parse_path
 
 Fault = Literal["error", "timeout", "malformed"]
@@ -19,18 +20,37 @@ CALLABLE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w
 def a_callable(value: str | None) -> str | None:
     """The value, when it reads `module:attribute`."""
     if value is not None and not CALLABLE.fullmatch(value):
-        raise ValueError(f"{value!r} must read module:attribute, such as app:desk")
+        raise ValueError(f"{shortened(value)} must read module:attribute, such as app:desk")
+    return value
+
+
+def a_path(value: str | None) -> str | None:
+    """The value, when it is a path that can be parsed."""
+    if value is not None:
+        parse_path(value)
     return value
 
 
 def some_paths(paths: tuple[str, ...] | None) -> tuple[str, ...] | None:
     """The paths, when each can be parsed and none stands twice."""
     seen = set()
-    for path in paths or ():
-        parsed = parse_path(path)
+    for position, path in enumerate(paths or ()):
+        try:
+            parsed = parse_path(path)
+        except ValueError as error:
+            raise Misplaced(str(error), position) from None
         if parsed in seen:
-            raise ValueError(f"the path {path!r} stands twice")
+            raise Misplaced(f"the path {shortened(path)} stands twice; remove one", position)
         seen.add(parsed)
+    return paths
+
+
+def ignored_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
+    """The paths, when they leave something to compare."""
+    some_paths(paths)
+    for position, path in enumerate(paths):
+        if path in ("$", "*"):
+            raise Misplaced(f"`{path}` leaves nothing to compare; name paths within the state", position)
     return paths
 
 
@@ -44,13 +64,18 @@ class Declaration(FileModel):
     @classmethod
     def _a_word(cls, value: str | None) -> str | None:
         if value is not None and not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", value):
-            raise ValueError(f"{value!r} must start with a letter and hold letters, digits and _ only")
+            raise ValueError(f"{shortened(value)} must start with a letter and hold letters, digits and _ only")
         return value
 
     @property
     def name(self) -> str:
         """The criterion's name, declared or by default."""
         return self.criterion or self.default_criterion()
+
+    @property
+    def reads_trajectory(self) -> bool:
+        """Whether it judges what the agent recorded."""
+        return False
 
     def default_criterion(self) -> str:
         return str(self.type)  # type: ignore[attr-defined]
@@ -62,11 +87,7 @@ class _Text(Declaration):
     strip: bool = True
     casefold: bool = False
 
-    @field_validator("field", "expected_field")
-    @classmethod
-    def _paths(cls, value: str | None) -> str | None:
-        some_paths((value,) if value else ())
-        return value
+    _fields = field_validator("field", "expected_field")(a_path)
 
 
 class ExactMatch(_Text):
@@ -92,18 +113,25 @@ class StateMatches(Declaration):
     ignore_paths: tuple[str, ...] = ()
     unordered_paths: tuple[str, ...] = ()
 
-    @field_validator("paths", "ignore_paths", "unordered_paths")
+    _field = field_validator("expected_field")(a_path)
+    _unordered = field_validator("unordered_paths")(some_paths)
+    _ignored = field_validator("ignore_paths")(ignored_paths)
+
+    @field_validator("paths")
     @classmethod
     def _paths(cls, value: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if value == () and value is not None:
-            return value
+        if value == ():
+            raise ValueError("needs at least one path; leave it out to compare the whole state")
         return some_paths(value)
 
-    @field_validator("expected_field")
-    @classmethod
-    def _field(cls, value: str) -> str:
-        some_paths((value,))
-        return value
+    @model_validator(mode="after")
+    def _compares_something(self) -> "StateMatches":
+        for position, path in enumerate(self.paths or ()):
+            parts = parse_path(path)
+            ignored = (each for each in map(parse_path, self.ignore_paths) if len(each) == len(parts))
+            if any(all(i in ("*", part) for i, part in zip(each, parts, strict=True)) for each in ignored):
+                raise Misplaced(f"the path {shortened(path)} is compared and ignored at once", "paths", position)
+        return self
 
     @property
     def exact_tolerance(self) -> decimal.Decimal | None:
@@ -122,8 +150,7 @@ class StateUnchanged(Declaration):
     def _paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if not value:
             raise ValueError("needs at least one path; `$` stands for the whole state")
-        some_paths(value)
-        return value
+        return some_paths(value) or ()
 
 
 class ToolCalls(Declaration):
@@ -135,13 +162,17 @@ class ToolCalls(Declaration):
     in_order: tuple[str, ...] = ()
     max_calls: Annotated[int, Field(ge=0)] | None = None
 
+    @property
+    def reads_trajectory(self) -> bool:
+        return True
+
     @model_validator(mode="after")
     def _says_something(self) -> "ToolCalls":
         if not (self.must or self.must_not or self.in_order) and self.max_calls is None:
             raise ValueError("tool_calls needs at least one of must, must_not, in_order, max_calls")
         both = sorted((set(self.must) | set(self.in_order)) & set(self.must_not))
         if both:
-            raise ValueError(f"the tool {both[0]!r} is required and forbidden at once")
+            raise Misplaced(f"the tool {shortened(both[0])} is required and forbidden at once", "must_not")
         return self
 
 
@@ -154,6 +185,10 @@ class FaultRecovery(Declaration):
     occurrence: Annotated[int, Field(ge=1)] = 1
     escalate_tools: tuple[str, ...] = ()
     control: Literal["calls", "calls_and_state"] = "calls"
+
+    @property
+    def reads_trajectory(self) -> bool:
+        return True
 
     def default_criterion(self) -> str:
         name = f"recovers_from_{self.fault}_at_{self.tool}"
@@ -170,25 +205,20 @@ class MetamorphicRelation(Declaration):
     field: str | None = None
     ignore_paths: tuple[str, ...] = ()
 
-    @field_validator("field")
-    @classmethod
-    def _field(cls, value: str | None) -> str | None:
-        some_paths((value,) if value else ())
-        return value
-
-    @field_validator("ignore_paths")
-    @classmethod
-    def _paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        some_paths(value)
-        return value
+    _field = field_validator("field")(a_path)
+    _ignored = field_validator("ignore_paths")(ignored_paths)
 
     @model_validator(mode="after")
     def _keys_of_the_relation(self) -> "MetamorphicRelation":
         if self.field is not None and self.relation != "same_output":
-            raise ValueError(f"field goes with relation same_output only, not with {self.relation}")
+            raise Misplaced(f"goes with relation same_output only, not with {self.relation}; remove it", "field")
         if self.ignore_paths and self.relation != "same_state":
-            raise ValueError(f"ignore_paths goes with relation same_state only, not with {self.relation}")
+            raise Misplaced(f"goes with relation same_state only, not with {self.relation}; remove it", "ignore_paths")
         return self
+
+    @property
+    def reads_trajectory(self) -> bool:
+        return self.relation == "same_actions"
 
     def default_criterion(self) -> str:
         return f"{self.relation}_under_{self.transform or 'transform'}"
@@ -200,11 +230,7 @@ class PythonCheck(Declaration):
     type: Literal["python"]
     callable: str
 
-    @field_validator("callable")
-    @classmethod
-    def _callable(cls, value: str) -> str:
-        a_callable(value)
-        return value
+    _callable = field_validator("callable")(a_callable)
 
     @model_validator(mode="after")
     def _named(self) -> "PythonCheck":

@@ -9,6 +9,9 @@ from typing import Any
 
 from oloproof_dagster.errors import NotJSON
 
+MOST_LEVELS = 400
+"""How deep a value may be nested. Python's own limit depends on its version and on who reads the value."""
+
 
 @contextlib.contextmanager
 def integers_of_any_size() -> Iterator[None]:
@@ -45,11 +48,14 @@ def canonical_copy(value: Any) -> tuple[str, Any]:
         text = _dump(value)
         text.encode("utf-8")
         copy = parse_canonical(text)
-        if copy == value:
+        if copy == value and not deeper_than(MOST_LEVELS, copy, text):
             return text, copy
     except (TypeError, ValueError, RecursionError):
         pass  # the walk below says which value it was
-    path, what = _first_not_json(value, "$", ()) or ("$", "cannot be written as JSON")
+    try:
+        path, what = _first_not_json(value, "$", ()) or ("$", "cannot be written as JSON")
+    except RecursionError:  # a caller deep down has left little room
+        path, what = "$", "is nested too deep to be read here"
     raise NotJSON(path, what)
 
 
@@ -62,6 +68,19 @@ def parse_canonical(text: str) -> Any:
             raise
         with integers_of_any_size():
             return json.loads(text)
+
+
+def deeper_than(levels: int, value: Any, text: str) -> bool:
+    """Whether lists and objects stand in one another to more than so many levels; `text` is the value's JSON text."""
+    if text.count("[") + text.count("{") <= levels:
+        return False
+    level = [value]
+    for _ in range(levels):
+        members = ((each.values() if isinstance(each, dict) else each) for each in level)
+        level = [member for each in members for member in each if isinstance(member, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def sha256(text: str) -> str:
@@ -119,8 +138,8 @@ def _first_not_json(value: Any, path: str, above: tuple[int, ...]) -> tuple[str,
         return path, f"is of type {type(value).__name__}, which is not JSON"
     if id(value) in above:
         return path, "contains itself"
-    if len(above) >= 400:
-        return path[:80] + "...", "is nested more than 400 levels deep"
+    if len(above) >= MOST_LEVELS:
+        return path[:80] + "...", f"is nested more than {MOST_LEVELS} levels deep"
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, member in items:
         if isinstance(value, dict) and not isinstance(key, str):

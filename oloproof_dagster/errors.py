@@ -9,7 +9,12 @@
 Foreign code (the system, its sandbox, python evaluators) never surfaces here: what it raises becomes a record.
 """
 
+import difflib
+import re
+from collections.abc import Iterable
 from pathlib import Path
+
+LONGEST_MESSAGE = 1000
 
 
 class OloproofError(Exception):
@@ -17,7 +22,14 @@ class OloproofError(Exception):
 
 
 class ConfigError(OloproofError):
-    """Something that the user wrote cannot be used. The message reads `FILE:LINE: what is wrong, what to write`."""
+    """Something that the user wrote cannot be used. The message reads `FILE:LINE: what is wrong, what to write`.
+
+    It is one line whatever the user wrote: line breaks become spaces, other control characters escapes, and of a very
+    long message the beginning and the end are kept.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_one_line(message))
 
     @classmethod
     def at(cls, path: Path | str, line: int | None, message: str) -> "ConfigError":
@@ -41,3 +53,17 @@ class MalformedTrajectory(OloproofError):
 
 class EvidenceError(OloproofError):
     """Evidence that was asked for is not stored, or cannot be read or written."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` with the known word that is nearest, or nothing where none is near."""
+    near = difflib.get_close_matches(word[:200], list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _one_line(text: str) -> str:
+    text = re.sub(r"\s*[\r\n]\s*", " ", text).strip()
+    text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+    if len(text) > LONGEST_MESSAGE:
+        text = f"{text[: LONGEST_MESSAGE - 300]} ... {text[-290:]}"
+    return text

@@ -5,20 +5,25 @@ A transform is checked when the labels show, with an exact bound, that it keeps 
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from oloproof_dagster.cases import json_kind
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.files import read_jsonl
+from oloproof_dagster.files import read_jsonl, shortened
 from oloproof_dagster.intervals import clopper_pearson_missing_bounded
-from oloproof_dagster.project import Project, TransformDeclaration
+from oloproof_dagster.project import Project
 from oloproof_dagster.state import lookup, parse_path
+from oloproof_dagster.suite import TransformDeclaration
 from oloproof_dagster.tables import SuiteRow
 
 VALIDITY_CONFIDENCE = 0.95
 """The confidence level, two-sided, of the bound on kept pairs; the policy's level has no say in it."""
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 Labels = dict[str, list[tuple[str, bool]]]
 """For each derived case, the pair digests that were read and whether the meaning was kept."""
@@ -36,19 +41,21 @@ def read_labels(project: Project, transform: TransformDeclaration) -> Labels:
         return labels
     for line, value in read_jsonl(project.root / name, name):
         if not isinstance(value, dict):
-            raise ConfigError.at(name, line, "a label is a JSON object with `case`, `digest` and `kept`")
-        for key in ("case", "digest"):
-            if not isinstance(value.get(key), str):
-                raise ConfigError.at(name, line, f"`{key}` is required and must be text")
-        if not value["digest"].startswith("sha256:") or len(value["digest"]) != 71:
+            found = json_kind(value)
+            raise ConfigError.at(name, line, f"a label is an object with `case`, `digest` and `kept`, found {found}")
+        for key, wanted in (("case", "text"), ("digest", "text"), ("kept", "true or false")):
+            if key not in value:
+                raise ConfigError.at(name, line, f"`{key}` is required and not there")
+            if not isinstance(value[key], bool if key == "kept" else str):
+                hint = "; say whether the meaning was kept" if key == "kept" else ""
+                raise ConfigError.at(name, line, f"`{key}` must be {wanted}, found {json_kind(value[key])}{hint}")
+        if not _DIGEST.fullmatch(value["digest"]):
             raise ConfigError.at(
                 name,
                 line,
-                f"`digest` must read sha256: and 64 hex digits, not {value['digest']!r};"
-                " `oloproof labels export` writes the digest of every pair",
+                f"`digest` must read sha256: and 64 hex digits, found {shortened(value['digest'])};"
+                f" `oloproof labels export --transform {transform.name}` writes the digest of every pair",
             )
-        if not isinstance(value.get("kept"), bool):
-            raise ConfigError.at(name, line, "`kept` is required and must be true or false: was the meaning kept?")
         labels.setdefault(value["case"], []).append((value["digest"], value["kept"]))
     return labels
 

@@ -1,20 +1,18 @@
-"""The user's Python: callables found and imported afresh, their contract checked, their code digested."""
+"""The user's Python: callables found, imported afresh, and their contract checked."""
 
-import ast
-import hashlib
+import contextlib
 import importlib
-import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oloproof_dagster.digests import digest
-from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project import PROJECT_FILE, Project
+from oloproof_dagster.errors import OloproofError, did_you_mean
+from oloproof_dagster.files import shortened
+from oloproof_dagster.own_files import OwnFiles, is_installed
+from oloproof_dagster.project import Project
 from oloproof_dagster.system import Replayable
 
 
@@ -26,7 +24,7 @@ class System:
     reset: Callable[[Any], Any] | None
     snapshot: Callable[[], Any] | None
     replay: Callable[..., Any] | None
-    own_files: "OwnFiles"
+    own_files: OwnFiles
 
 
 def load_system(
@@ -43,85 +41,142 @@ def load_system(
     target, world = callable or declared.callable, environment or declared.environment
     own_files = OwnFiles.of(project, target, world)
     own_files.forget()
-    system = instance if instance is not None else _instance(load_attribute(project, target, "system.callable"), target)
-    if not _takes_one(system):
-        raise ConfigError.at(
-            PROJECT_FILE, None, f"system.callable: {target} must be callable with one argument, the case's input"
+    try:
+        if instance is None:
+            instance = _instance(project, target, "system.callable")
+        sandbox = None if world in (None, target) else _instance(project, world or "", "system.environment")
+        return _assembled(project, target, world, instance, sandbox, own_files)
+    except OloproofError:
+        raise
+    except Exception as error:  # an attribute of the user's object that raises when it is read
+        raise project.problem("system.callable", f"{target} cannot be used: {own_files.describe(error)}") from error
+
+
+def _assembled(
+    project: Project, target: str, world: str | None, system: Any, sandbox: Any, own_files: OwnFiles
+) -> System:
+    if not takes(system, 1):
+        raise project.problem(
+            "system.callable", f"{target} must be callable with one argument, the case's input; it is {shape(system)}"
         )
     holder = getattr(system, "__self__", system)
-    if world is None or world == target:
+    if sandbox is None:
         sandbox = holder if _any_stateful(holder) else system
-        where = f"system.callable: {target}"
+        key, name = "system.callable", target
     else:
-        sandbox = _instance(load_attribute(project, world, "system.environment"), world)
-        where = f"system.environment: {world}"
+        key, name = "system.environment", str(world)
     reset, snapshot = getattr(sandbox, "reset", None), getattr(sandbox, "snapshot", None)
     if (reset is None) != (snapshot is None) or (world is not None and reset is None):
         lacking = " and ".join(name for name, there in (("reset", reset), ("snapshot", snapshot)) if there is None)
-        raise ConfigError.at(PROJECT_FILE, None, f"{where} has no {lacking}; a sandbox has reset(state) and snapshot()")
-    for name, method, arguments in (("reset(state)", reset, 1), ("snapshot()", snapshot, 0)):
-        if method is not None and not _takes(method, arguments):
-            raise ConfigError.at(PROJECT_FILE, None, f"{where}: cannot be called as {name}")
+        raise project.problem(key, f"{name} has no {lacking}; a sandbox has reset(state) and snapshot()")
+    for call, method, arguments in (("reset(state)", reset, 1), ("snapshot()", snapshot, 0)):
+        if method is not None and not takes(method, arguments):
+            raise project.problem(key, f"{name} must be callable as {call}; it is {shape(method)}")
     replayer = next((each for each in (system, holder) if isinstance(each, Replayable)), None)
-    if replayer is None and project.replayed:
-        raise ConfigError.at(
-            PROJECT_FILE,
-            None,
-            f"evaluator {project.replayed[0].name!r} replays cases, but"
-            f" {target} has no replay(trajectory, *, checkpoint, change)",
+    replay = getattr(replayer, "replay", None)
+    if project.replayed and not (replay is not None and takes(replay, 1, "checkpoint", "change")):
+        evaluator = project.evaluators.index(project.replayed[0])
+        found = "there is none" if replay is None else f"it is {shape(replay)}"
+        raise project.problem(
+            f"evaluators.{evaluator}",
+            f"{project.replayed[0].name} replays cases, and {target} must have"
+            f" replay(trajectory, *, checkpoint, change); {found}",
         )
-    return System(system, reset, snapshot, getattr(replayer, "replay", None), own_files)
+    return System(system, reset, snapshot, replay, own_files)
 
 
 def load_attribute(project: Project, name: str, key: str) -> Any:
     """The object that `module:attribute` names, its module found in the project's folder first.
 
+    `key` is the dotted key of oloproof.yaml that asks for it.
+
     Raises:
         ConfigError: naming the key that asked for it and the line of the user's file that failed.
     """
     module_name, _, attribute = name.partition(":")
-    root = str(project.root)
-    if sys.path[:1] != [root]:
-        sys.path[:] = [root, *(entry for entry in sys.path if entry != root)]
-    importlib.invalidate_caches()
+    own = OwnFiles.of(project, name)
+    for taken in own.taken():
+        file = own.modules[taken].relative_to(project.root)
+        raise project.problem(key, f"{file} has the name of a module that Python has already, {taken!r}; rename it")
     try:
-        value = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        own = OwnFiles.of(project, name)
-        raise ConfigError.at(
-            PROJECT_FILE, None, f"{key}: cannot import {module_name}: {own.describe(error)}"
-        ) from error
+        with importing_from(project.root):
+            value = importlib.import_module(module_name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also what is no Exception, such as SystemExit
+        if isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]:
+            raise project.problem(
+                key,
+                f"there is no module {shortened(error.name)}, neither among the files in {project.root} nor installed",
+            ) from error
+        raise project.problem(key, f"cannot import {shortened(module_name)[1:-1]}: {own.describe(error)}") from error
     for part in attribute.split("."):
-        if not hasattr(value, part):
-            raise ConfigError.at(PROJECT_FILE, None, f"{key}: {module_name} has no {attribute!r}")
-        value = getattr(value, part)
+        try:
+            value = getattr(value, part)
+        except AttributeError:
+            known = [each for each in dir(value) if not each.startswith("_")]
+            there = f"{shortened(module_name)[1:-1]} has no {shortened(attribute)}"
+            raise project.problem(key, f"{there}{did_you_mean(part, known)}") from None
+        except Exception as error:
+            raise project.problem(key, f"{name} cannot be read: {own.describe(error)}") from error
     return value
 
 
-def _instance(value: Any, name: str) -> Any:
+def _instance(project: Project, name: str, key: str) -> Any:
+    value = load_attribute(project, name, key)
     if not inspect.isclass(value):
         return value
     try:
         return value()
     except (Exception, SystemExit) as error:
-        raise ConfigError.at(
-            PROJECT_FILE,
-            None,
-            f"system: {name} is a class that cannot be made without arguments: {type(error).__name__}: {error}",
-        ) from error
+        told = OwnFiles.of(project, name).describe(error)
+        raise project.problem(key, f"{name} is a class that cannot be made without arguments: {told}") from error
+
+
+_roots: set[str] = set()
+_imported: dict[str, str] = {}
+"""The folders of projects put on the import path here, and what was imported while each of them stood there."""
+
+
+@contextlib.contextmanager
+def importing_from(root: Path) -> Iterator[None]:
+    """Puts a project's folder first on the import path, where it stays, and takes from it what came there for another
+    project: no project ever gets a module of another one that it lacks itself."""
+    others = _roots - {str(root)}
+    sys.path[:] = [str(root), *(entry for entry in sys.path if entry not in {str(root), *others})]
+    _roots.add(str(root))
+    for name, imported_for in list(_imported.items()):
+        if imported_for in others:
+            del _imported[name]
+            if _lies_in(sys.modules.get(name), imported_for):
+                sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    before = set(sys.modules)
+    try:
+        yield
+    finally:
+        _imported.update({name: str(root) for name in sys.modules.keys() - before})
+
+
+def _lies_in(module: Any, root: str) -> bool:
+    try:
+        places = [getattr(module, "__file__", None), *(getattr(module, "__path__", None) or ())]
+    except KeyError:  # a folder without an init file within a package that has just been taken out
+        return True
+    folders = [Path(place) for place in places if isinstance(place, str)]
+    return any(each.is_relative_to(root) and not is_installed(each, Path(root)) for each in folders)
 
 
 def _any_stateful(value: Any) -> bool:
     return hasattr(value, "reset") or hasattr(value, "snapshot")
 
 
-def _takes_one(value: Any) -> bool:
-    return callable(value) and _takes(value, 1)
-
-
-def _takes(value: Any, arguments: int) -> bool:
+def takes(value: Any, arguments: int, *keywords: str) -> bool:
+    """Whether a value can be called with so many positional arguments, and with keyword arguments of these names."""
+    if not callable(value):
+        return False
     try:
-        inspect.signature(value).bind(*range(arguments))
+        inspect.signature(value).bind(*range(arguments), **dict.fromkeys(keywords))
     except TypeError:
         return False
     except ValueError:  # a built-in without a signature: only calling it would tell
@@ -129,116 +184,10 @@ def _takes(value: Any, arguments: int) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class OwnFiles:
-    """The user's own Python files that some callables' modules import: under the project's folder, and in the
-    callables' own top-level packages. Found by reading the files' imports, without running them."""
-
-    root: Path
-    modules: dict[str, Path]
-
-    @classmethod
-    def of(cls, project: Project, *callables: str | None) -> "OwnFiles":
-        """The files behind `module:attribute` names, by module name."""
-        modules: dict[str, Path] = {}
-        waiting = [name.partition(":")[0] for name in callables if name]
-        packages = {name.partition(".")[0] for name in waiting}
-        while waiting:
-            name = waiting.pop()
-            for parent in _with_parents(name):
-                if parent in modules:
-                    continue
-                path = _find(project.root, parent, packages)
-                if path is not None:
-                    modules[parent] = path
-                    waiting.extend(_imports(path, parent))
-        return cls(project.root, modules)
-
-    @property
-    def code_digest(self) -> str:
-        """The digest of the files' contents by module name: moving the folder changes nothing."""
-        return digest(
-            "code/v1",
-            [[name, hashlib.sha256(path.read_bytes()).hexdigest()] for name, path in sorted(self.modules.items())],
-        )
-
-    def forget(self) -> None:
-        """Lets Python import the folder's modules afresh: another project's `app`, or an older edit, may be loaded."""
-        for name, path in self.modules.items():
-            if path.is_relative_to(self.root):
-                sys.modules.pop(name, None)
-
-    def describe(self, error: BaseException) -> str:
-        """An exception in one line: its type, its message, and the last frames in the user's own files."""
-        try:
-            message = str(error)
-        except Exception:
-            message = "(its message cannot be shown)"
-        if isinstance(error, SyntaxError) and error.filename:
-            return f"{type(error).__name__}: {error.msg} ({self._short(error.filename)}:{error.lineno})"
-        frames = [
-            f"{self._short(frame.filename)}:{frame.lineno} in {frame.name}"
-            for frame in traceback.extract_tb(error.__traceback__)
-            if self._is_own(frame.filename)
-        ]
-        where = f" ({', '.join(frames[-3:])})" if frames else ""
-        return f"{type(error).__name__}{': ' if message else ''}{message[:2000]}{where}"
-
-    def _is_own(self, filename: str) -> bool:
-        path = Path(filename)
-        return path in self.modules.values() or (
-            path.is_relative_to(self.root) and "site-packages" not in path.relative_to(self.root).parts
-        )
-
-    def _short(self, filename: str) -> str:
-        path = Path(filename)
-        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else path.name
-
-
-def _with_parents(name: str) -> Iterator[str]:
-    parts = name.split(".")
-    yield from (".".join(parts[:n]) for n in range(1, len(parts) + 1))
-
-
-def _find(root: Path, name: str, packages: set[str]) -> Path | None:
-    relative = Path(*name.split("."))
-    for path in (root / relative / "__init__.py", root / relative.with_suffix(".py")):
-        if path.is_file():
-            return path.resolve()
-    top = name.partition(".")[0]
-    if top not in packages or top in sys.builtin_module_names:
-        return None
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        return None
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        return None
-    origin = Path(spec.origin).resolve()
-    if name == top:
-        return origin
-    for path in (
-        origin.parent / Path(*name.split(".")[1:]) / "__init__.py",
-        (origin.parent / Path(*name.split(".")[1:])).with_suffix(".py"),
-    ):
-        if origin.name == "__init__.py" and path.is_file():
-            return path
-    return None
-
-
-def _imports(path: Path, module: str) -> Iterator[str]:
-    """The dotted names that a file imports, relative ones resolved; a name may turn out to be no module."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
-        return
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            start = ".".join([*(part for part in above if part), *([node.module] if node.module else [])])
-            if start:
-                yield start
-            yield from (f"{start}.{alias.name}" if start else alias.name for alias in node.names if alias.name != "*")
+def shape(value: Any) -> str:
+    """What can be called, by its parameters, or else by its type: for a sentence that says what was found."""
+    if not callable(value):
+        return f"of type {type(value).__name__}, which cannot be called"
+    with contextlib.suppress(TypeError, ValueError):
+        return f"callable as {shortened(str(inspect.signature(value)))[1:-1]}"
+    return f"of type {type(value).__name__}"

@@ -1,13 +1,16 @@
 """release.yaml: the rules that the Gate decides, frozen and checked."""
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.files import FileModel, read_yaml, validate
+from oloproof_dagster.errors import ConfigError, did_you_mean
+from oloproof_dagster.files import shortened
+from oloproof_dagster.models import FileModel, Misplaced, validate
+from oloproof_dagster.yaml_files import line_of, read_yaml
 
 State = Literal["PASS", "FAIL", "INSUFFICIENT_EVIDENCE", "MANUAL_REVIEW"]
 Rate = Annotated[float, Field(ge=0, le=1)]
@@ -31,7 +34,7 @@ class Rule(FileModel):
     @classmethod
     def _a_word(cls, value: str) -> str:
         if not re.fullmatch(r"[A-Za-z0-9_]+", value):
-            raise ValueError(f"{value!r} may hold letters, digits and _ only")
+            raise ValueError(f"{shortened(value)} must hold letters, digits and _ only")
         if value == GATE_CHECK:
             raise ValueError(f"{value!r} is the name of the Gate's own check; choose another id")
         return value
@@ -43,7 +46,9 @@ class Rule(FileModel):
             found = f"found {' and '.join(bars)}" if bars else "found none"
             raise ValueError(f"rule {self.id!r} needs exactly one of min, max, max_failures; {found}")
         if self.max_missing_fraction is not None and self.max_failures is not None:
-            raise ValueError(f"rule {self.id!r}: max_missing_fraction goes with min and max only")
+            raise Misplaced(
+                f"goes with min and max only, and rule {self.id!r} has max_failures; remove it", "max_missing_fraction"
+            )
         return self
 
     @property
@@ -74,9 +79,9 @@ class Policy(FileModel):
         if not rules:
             raise ValueError("a policy needs at least one rule; delete the file to measure without deciding")
         seen: set[str] = set()
-        for rule in rules:
+        for position, rule in enumerate(rules):
             if rule.id in seen:
-                raise ValueError(f"two rules have the id {rule.id!r}")
+                raise Misplaced(f"two rules have the id {rule.id!r}; rename one", position, "id")
             seen.add(rule.id)
         return rules
 
@@ -84,7 +89,7 @@ class Policy(FileModel):
     def _one_meaning(self) -> "Policy":
         both = sorted(set(self.block_on) & set(self.warn_on))
         if both:
-            raise ValueError(f"{both[0]} stands in both block_on and warn_on")
+            raise Misplaced(f"{both[0]} stands in both block_on and warn_on; take it out of one", "warn_on")
         return self
 
 
@@ -94,17 +99,19 @@ def load_policy(path: Path, criteria: tuple[str, ...]) -> Policy | None:
     Raises:
         ConfigError: with line and key; also for a rule on a criterion that no evaluator declares.
     """
-    if not path.exists():
+    if not os.path.lexists(path):
+        if path.suffix == ".yaml" and os.path.lexists(path.with_suffix(".yml")):
+            # Nothing would be decided, and the user would not know why.
+            raise ConfigError.at(path.with_suffix(".yml").name, None, f"is not read; rename it to {path.name}")
         return None
     tree = read_yaml(path)
     policy = validate(Policy, tree, path.name)
     for position, rule in enumerate(policy.rules):
         if rule.metric not in criteria:
-            line = tree["rules"].lines[position]
-            declared = ", ".join(criteria) or "none"
             raise ConfigError.at(
                 path.name,
-                line,
-                f"rule {rule.id!r}: no evaluator declares the criterion {rule.metric!r}; declared are: {declared}",
+                line_of(tree, "rules", position, "metric"),
+                f"rule {rule.id!r}: no evaluator declares the criterion {shortened(rule.metric)};"
+                f" declared are: {', '.join(criteria)}{did_you_mean(rule.metric, criteria)}",
             )
     return policy

@@ -3,16 +3,18 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oloproof_dagster.cases import dataset_digest
-from oloproof_dagster.declarations import Contains
+from oloproof_dagster.cases import dataset_digest, file_digest, json_kind
+from oloproof_dagster.declarations import Contains, PythonCheck
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.judgment import criteria
+from oloproof_dagster.files import shortened
 from oloproof_dagster.labels import read_labels
-from oloproof_dagster.loading import OwnFiles
+from oloproof_dagster.loading import load_attribute, shape, takes
+from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.project import Project
 from oloproof_dagster.state import ABSENT, lookup, parse_path
 from oloproof_dagster.tables import CaseRow
+from oloproof_dagster.transforms import refuse_untransformable
 
 
 def own_files(project: Project) -> OwnFiles:
@@ -28,44 +30,56 @@ def check_files(project: Project) -> None:
     """
     for transform in project.transforms:
         read_labels(project, transform)
-    criteria(project)
+    for position, evaluator in enumerate(project.evaluators):
+        if isinstance(evaluator, PythonCheck):
+            key = f"evaluators.{position}.callable"
+            OwnFiles.of(project, evaluator.callable).forget()
+            check = load_attribute(project, evaluator.callable, key)
+            if not takes(check, 1):
+                raise project.problem(
+                    key,
+                    f"{evaluator.callable} must be callable with one argument, the CaseView; it is {shape(check)}",
+                )
 
 
 def files_digest(project: Project) -> str:
     """A digest over what `check_files` and loading the system read; equal digests need no second look."""
     files: list[Any] = [own_files(project).code_digest]
     for evaluator in project.evaluators:
-        if hasattr(evaluator, "callable"):
+        if isinstance(evaluator, PythonCheck):
             files.append(OwnFiles.of(project, evaluator.callable).code_digest)
     for transform in project.transforms:
         if transform.validity_labels:
-            files.append((project.root / transform.validity_labels).read_bytes().hex())
+            files.append(file_digest(project.root / transform.validity_labels, transform.validity_labels))
     declared = project.suite.model_dump(mode="json", include={"system", "evaluators"})
     return digest("preflight/v1", [declared, files])
 
 
 def readable_by_all(project: Project, cases: Iterable[CaseRow]) -> Iterator[CaseRow]:
-    """The cases, each checked against the slices and evaluators that will read it.
+    """The cases, each checked against the transforms, slices and evaluators that will read it.
 
     Raises:
-        ConfigError: a slice over an object or list, or `contains` with an expectation that is no text.
+        ConfigError: a transform that cannot be applied, a slice over an object or list, or `contains` with an
+            expectation that is no text.
     """
     by_metadata = [each for each in project.slices if each.kind == "metadata"]
     contains = [each for each in project.evaluators if isinstance(each, Contains)]
     for case in cases:
+        refuse_untransformable(project, case)
         for each in by_metadata:
             try:
                 each.value_of(parse_canonical(case.metadata), None)
             except ValueError as error:
-                raise ConfigError.at(project.suite.dataset, case.line, f"case {case.case_id!r}: {error}") from None
+                who = f"case {shortened(case.case_id)}"
+                raise ConfigError.at(project.suite.dataset, case.line, f"{who}: {error}") from None
         for declared in contains:
             expected = lookup(parse_canonical(case.expected), parse_path(declared.expected_field or "$"))
             if expected is not ABSENT and expected is not None and not isinstance(expected, str):
                 raise ConfigError.at(
                     project.suite.dataset,
                     case.line,
-                    f"case {case.case_id!r}: evaluator"
-                    f" {declared.name!r} looks for text, but what is expected is no text",
+                    f"case {shortened(case.case_id)}: evaluator {declared.name!r} looks for text, found"
+                    f" {json_kind(expected)} at {shortened(declared.expected_field or '$')} of `expected`",
                 )
         yield case
 

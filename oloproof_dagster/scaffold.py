@@ -1,12 +1,15 @@
 """New project folders: a packaged example copied, or the files around a system of the user's own."""
 
+import json
+import os
 import re
 import shutil
 from pathlib import Path
 
 from oloproof_dagster.declarations import CALLABLE
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project import slug_of
+from oloproof_dagster.files import shortened
+from oloproof_dagster.suite import slug_of
 
 EXAMPLES = Path(__file__).parent / "examples"
 
@@ -30,9 +33,9 @@ def copy_example(name: str, path: Path) -> None:
     """
     if name not in examples():
         raise ConfigError(f"there is no example {name!r}; there are: {', '.join(examples())}")
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(f"{path}: is there already and not empty; nothing was written. Name another folder")
     try:
+        if os.path.lexists(path) and (not path.is_dir() or any(path.iterdir())):
+            raise ConfigError(f"{path}: is there already and not empty; nothing was written. Name another folder")
         shutil.copytree(
             EXAMPLES / name.replace("-", "_"),
             path,
@@ -50,17 +53,22 @@ def write_project(system: str, path: Path) -> list[Path]:
         ConfigError: the name is none, or a file that would be written is there already.
     """
     if not CALLABLE.fullmatch(system):
-        raise ConfigError(f"--system {system}: must read module:attribute, such as app:desk")
-    name = path.resolve().name
-    project = name if slug_of(name) else "my-agent"
-    files = {path / file: text.replace("PROJECT", project).replace("SYSTEM", system) for file, text in _FILES.items()}
-    there = [str(file) for file in files if file.exists()]
+        raise ConfigError(f"--system {shortened(system)}: must read module:attribute, such as app:desk")
+    name = Path(os.path.realpath(path)).name
+    project = name if re.fullmatch(r"\w[\w. -]*", name) and slug_of(name) else "my-agent"
+    project = project if re.fullmatch(r"\w[\w-]*", project) else json.dumps(project, ensure_ascii=False)
+    names = {"PROJECT": project, "SYSTEM": system}
+    files = {
+        path / file: re.sub("PROJECT|SYSTEM", lambda found: names[found[0]], text) for file, text in _FILES.items()
+    }
+    there = [str(file) for file in files if os.path.lexists(file)]
     if there:
-        raise ConfigError(f"{', '.join(there)}: there already; nothing was written")
+        raise ConfigError(f"{', '.join(there)}: there already; nothing was written. Name another folder")
     try:
         for file, text in files.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
+            with file.open("x", encoding="utf-8") as stream:
+                stream.write(text)
     except OSError as error:
         raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
     return list(files)

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from oloproof_dagster.cases import case_digest, suite_digest
+from oloproof_dagster.cases import case_digest, json_kind, suite_digest
 from oloproof_dagster.digests import canonical_json, digest, digest_of_text, json_object, parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project import Project, TransformDeclaration
-from oloproof_dagster.state import lookup, parse_path
+from oloproof_dagster.files import shortened
+from oloproof_dagster.project import Project
+from oloproof_dagster.state import ABSENT, lookup, parse_path
+from oloproof_dagster.suite import TransformDeclaration
 from oloproof_dagster.tables import CaseRow, JSONText, SuiteRow
 
 
@@ -55,20 +57,62 @@ def expand(project: Project, cases: Iterable[CaseRow]) -> Iterator[SuiteRow]:
         source = _source(project, case)
         yield source
         for transform in project.transforms:
-            yield _derived(project, source, transform, digests[transform.name])
+            yield _derived(source, transform, digests[transform.name])
+
+
+def refuse_untransformable(project: Project, case: CaseRow) -> None:
+    """Nothing, when every transform can be applied to a case.
+
+    Raises:
+        ConfigError: as `expand` does.
+    """
+    if not project.transforms:
+        return
+    who = f"case {shortened(case.case_id)}"
+    if "~" in case.case_id:
+        raise ConfigError.at(
+            project.suite.dataset,
+            case.line,
+            f"{who}: an id may not hold `~`, which names derived cases; rename the case",
+        )
+    if '"metamorphic"' in case.metadata and "metamorphic" in parse_canonical(case.metadata):
+        raise ConfigError.at(
+            project.suite.dataset,
+            case.line,
+            f"{who}: `metadata.metamorphic` is what transforms note of a copy; rename that key",
+        )
+    value = parse_canonical(case.input)
+    for transform in project.transforms:
+        try:
+            _changed(transform, value)
+        except ValueError as error:
+            raise ConfigError.at(
+                project.suite.dataset, case.line, f"{who}, transform {transform.name!r}: {error}"
+            ) from None
+
+
+def _changed(transform: TransformDeclaration, value: Any) -> str:
+    """The transformed text of an input.
+
+    Raises:
+        ValueError: there is no text, or it stays as it is.
+    """
+    text = lookup(value, parse_path(transform.field))
+    if not isinstance(text, str):
+        found = "which is not there" if text is ABSENT else f"found {json_kind(text)}"
+        raise ValueError(f"the input must hold text at {shortened(transform.field)}, {found}")
+    changed = apply(transform, text)
+    if changed == text:
+        raise ValueError(
+            f"{shortened(text)} stays as it is, and a pair equal to its source tests nothing;"
+            f" change the transform's {'template' if transform.template is not None else 'replace'}, or the case"
+        )
+    return changed
 
 
 def _source(project: Project, case: CaseRow) -> SuiteRow:
-    def refuse(message: str) -> ConfigError:
-        return ConfigError.at(project.suite.dataset, case.line, f"case {case.case_id!r}: {message}")
-
-    group = case.group_id
-    if project.transforms:
-        if "~" in case.case_id:
-            raise refuse("an id may not hold `~`, which names derived cases; rename the case")
-        if '"metamorphic"' in case.metadata and "metamorphic" in parse_canonical(case.metadata):
-            raise refuse("metadata.metamorphic is written by transforms; rename that key")
-        group = case.group_id or case.case_id
+    refuse_untransformable(project, case)
+    group = (case.group_id or case.case_id) if project.transforms else case.group_id
     members = {key: getattr(case, key) for key in CaseRow.__dataclass_fields__}
     members |= {"group_id": group, "digest": _digest(case, group)}
     return SuiteRow(**members, cluster=group or case.case_id)
@@ -88,21 +132,9 @@ def _digest(case: CaseRow | SuiteRow, group: str | None) -> str:
     )
 
 
-def _derived(project: Project, source: SuiteRow, transform: TransformDeclaration, digest_: str) -> SuiteRow:
-    def refuse(message: str) -> ConfigError:
-        return ConfigError.at(
-            project.suite.dataset, source.line, f"case {source.case_id!r}, transform {transform.name!r}: {message}"
-        )
-
+def _derived(source: SuiteRow, transform: TransformDeclaration, digest_: str) -> SuiteRow:
     value = parse_canonical(source.input)
-    path = parse_path(transform.field)
-    text = lookup(value, path)
-    if not isinstance(text, str):
-        raise refuse(f"the input's {transform.field!r} must hold text")
-    changed = apply(transform, text)
-    if changed == text:
-        raise refuse("the text stays as it is; a pair equal to its source tests nothing")
-    input_text = canonical_json(_with(value, path, changed))
+    input_text = canonical_json(_with(value, parse_path(transform.field), _changed(transform, value)))
     pair = pair_digest(digest_, source.input, input_text)
     metadata = parse_canonical(source.metadata) | {
         "metamorphic": {

@@ -1,0 +1,213 @@
+"""oloproof.yaml as declared: the models of its blocks, each checked by itself and frozen."""
+
+import os
+import re
+import zoneinfo
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from oloproof_dagster.declarations import EvaluatorDeclaration, a_callable
+from oloproof_dagster.files import shortened
+from oloproof_dagster.models import FileModel, Misplaced
+from oloproof_dagster.slice_names import parse_slice
+from oloproof_dagster.state import parse_path
+
+LATER = "comes with worker processes, which this version does not have yet; remove it"
+
+
+class SystemDeclaration(FileModel):
+    """The system under test: its name, its version, and where its callable is."""
+
+    name: Annotated[str, Field(min_length=1)]
+    version: str
+    callable: str
+    environment: str | None = None
+    timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    records: tuple[Literal["agent_trajectory/v1"], ...] | None = None
+
+    _callables = field_validator("callable", "environment")(a_callable)
+
+    @field_validator("version")
+    @classmethod
+    def _printable(cls, value: str) -> str:
+        value = _from_environment(value)
+        if not 1 <= len(value) <= 200:
+            raise ValueError(f"must have 1 to 200 characters, has {len(value)}")
+        if not value.isprintable() or value != value.strip():
+            raise ValueError(f"{value!r} must be printable, without a space at either end")
+        if "..." in value:
+            raise ValueError(f"{value!r} holds '...', which Dagster keeps for ranges of partitions")
+        return value
+
+    @field_validator("timeout_s")
+    @classmethod
+    def _no_timeout_yet(cls, value: float | None) -> float | None:
+        if value is not None:
+            raise ValueError(f"a time limit {LATER}")
+        return value
+
+
+class SandboxDeclaration(FileModel):
+    """How many sandboxes there are."""
+
+    workers: Annotated[int, Field(ge=1)] = 1
+    shared: bool = False
+
+    @model_validator(mode="after")
+    def _one_for_now(self) -> "SandboxDeclaration":
+        if self.workers > 1:
+            raise ValueError(f"more than one worker {LATER}, or write 1")
+        if self.shared:
+            raise ValueError(f"a sandbox shared across runs {LATER}")
+        return self
+
+
+def a_slice(text: str) -> str:
+    """The text, when it names a slice."""
+    kind, _, bounds = text.partition(":")
+    if kind in ("tool_calls", "trajectory_length") and any(len(bound) > 18 for bound in bounds.split(",")):
+        raise ValueError(f"{shortened(text)} has a bound of more than 18 characters; write one that a case can reach")
+    parse_slice(text)
+    return text
+
+
+class TransformDeclaration(FileModel):
+    """One transform: a template with {value}, or replacements applied in order, of one text field of the input."""
+
+    name: str
+    version: Annotated[int, Field(ge=1)] = 1
+    field: str
+    template: str | None = None
+    replace: tuple[tuple[str, ...], ...] | None = None
+    validity_labels: str | None = None
+    minimum_validity: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _a_word(cls, value: str) -> str:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", value):
+            raise ValueError(f"{shortened(value)} must start with a lower-case letter and hold a-z, 0-9 and _ only")
+        return value
+
+    @field_validator("field")
+    @classmethod
+    def _a_path(cls, value: str) -> str:
+        parse_path(value)
+        return value
+
+    @field_validator("replace")
+    @classmethod
+    def _pairs(cls, value: tuple[tuple[str, ...], ...] | None) -> tuple[tuple[str, ...], ...] | None:
+        if value is not None and (not value or any(len(pair) != 2 or not pair[0] for pair in value)):
+            raise ValueError('must be a list of pairs, such as [["Please refund", "Could you refund"]]')
+        return value
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "TransformDeclaration":
+        if (self.template is None) == (self.replace is None):
+            found = "neither" if self.template is None else "both"
+            raise ValueError(f"transform {self.name!r} needs exactly one of template and replace, found {found}")
+        if self.template is not None and "{value}" not in self.template:
+            raise Misplaced("must hold {value}, which the text of each case takes the place of", "template")
+        return self
+
+
+class Metamorphic(FileModel):
+    """The transforms."""
+
+    transforms: tuple[TransformDeclaration, ...] = ()
+
+
+CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+"""What the numbers of a cron line's five fields lie in: minute, hour, day, month, weekday."""
+
+
+class Schedule(FileModel):
+    """When the nightly evaluation runs."""
+
+    cron: str
+    timezone: str = "UTC"
+
+    @field_validator("cron")
+    @classmethod
+    def _five_fields(cls, value: str) -> str:
+        fields = value.split()
+        if not re.fullmatch(r"@(hourly|daily|midnight|weekly|monthly|yearly|annually)", value) and not (
+            len(fields) == 5
+            and all(re.fullmatch(r"[0-9A-Za-z*?,/#-]+", each) for each in fields)
+            and all(
+                low <= int(number) <= high
+                for each, (low, high) in zip(fields, CRON_RANGES, strict=True)
+                for number in re.findall(r"(?<![/#0-9])[0-9]{1,9}", each)
+            )
+        ):
+            raise ValueError(f'{shortened(value)} is no cron line; write five fields, such as "0 2 * * *"')
+        return value
+
+    @field_validator("timezone")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        try:
+            zoneinfo.ZoneInfo(value)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError(f"{value!r} is no time zone; write one such as UTC or Europe/Paris") from None
+        return value
+
+
+class Suite(FileModel):
+    """The whole of oloproof.yaml."""
+
+    version: Literal[1]
+    project: str
+    dataset: str
+    system: SystemDeclaration
+    sandbox: SandboxDeclaration = SandboxDeclaration()
+    trials: Annotated[int, Field(ge=1)] = 1
+    metamorphic: Metamorphic = Metamorphic()
+    evaluators: tuple[EvaluatorDeclaration, ...]
+    slices: tuple[Annotated[str, AfterValidator(a_slice)], ...] = ()
+    min_slice_support: Annotated[int, Field(ge=0)] = 30
+    schedule: Schedule | None = None
+
+    @field_validator("project")
+    @classmethod
+    def _sluggable(cls, value: str) -> str:
+        if not slug_of(value):
+            raise ValueError(f"{value!r} needs at least one of a-z and 0-9, which asset keys are made of")
+        return value
+
+    @field_validator("trials")
+    @classmethod
+    def _one_for_now(cls, value: int) -> int:
+        if value > 1:
+            raise ValueError(f"more than one trial {LATER}, or write 1")
+        return value
+
+    @field_validator("slices")
+    @classmethod
+    def _unique(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for position, text in enumerate(value):
+            if text in value[:position]:
+                raise Misplaced(f"the slice {text!r} stands twice; remove one", position)
+        return value
+
+
+def slug_of(project: str) -> str:
+    """The project's name in [a-z0-9_]+: asset keys, jobs and partitions carry it."""
+    return re.sub(r"[^a-z0-9]+", "_", project.lower()).strip("_")
+
+
+def _from_environment(text: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        found = os.environ.get(match["name"])
+        if found is None or (found == "" and match["default"] is not None):
+            found = match["default"]
+        if found is None:
+            raise ValueError(f"the environment has no {match['name']}; set it, or write ${{{match['name']}:-default}}")
+        return found
+
+    reference = r"\$\{(?P<name>[A-Za-z_]\w*)(:-(?P<default>[^}]*))?\}"
+    if "${" in re.sub(reference, "", text):
+        raise ValueError(f"{shortened(text)} holds a ${{ that is no reference; write ${{NAME}} or ${{NAME:-default}}")
+    return re.sub(reference, value, text)
