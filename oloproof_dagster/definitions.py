@@ -13,8 +13,7 @@ from oloproof_dagster.assets.replays import replay_assets
 from oloproof_dagster.assets.stage import Names
 from oloproof_dagster.assets.suite import suite_assets
 from oloproof_dagster.assets.verdicts import verdict_assets
-from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project import OLOPROOF_FOLDER, PROJECT_FILE, Project, load_project
+from oloproof_dagster.project import OLOPROOF_FOLDER, Project, load_project
 from oloproof_dagster.resources import EvidenceIOManager, EvidenceStore, SandboxResource
 
 EXAMPLE = Path(__file__).parent / "examples" / "stateful_agent"
@@ -70,9 +69,7 @@ def check_schedule(project: Project) -> None:
 
     declared = project.suite.schedule
     if declared and not is_valid_cron_schedule(declared.cron):
-        raise ConfigError.at(
-            PROJECT_FILE, None, f'schedule.cron: {declared.cron!r} is no cron line; five fields, such as "0 2 * * *"'
-        )
+        raise project.problem("schedule.cron", f'{declared.cron!r} is no cron line; write five, such as "0 2 * * *"')
 
 
 @dg.definitions

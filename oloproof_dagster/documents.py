@@ -6,6 +6,7 @@ from typing import Any
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.panels import CasePanel
 from oloproof_dagster.runs import Run
+from oloproof_dagster.tables import DecisionRow
 
 DECISION = (
     "rule_id",
@@ -61,7 +62,7 @@ def release_run(run: Run, cache: dict[str, dict[str, int]]) -> dict[str, Any]:
             "clusters": suite["n_clusters"],
         },
         "gate": run.gate,
-        "decisions": [_members(row, DECISION) for row in run.table("decisions").rows()],
+        "decisions": [_decision(row) for row in run.table("decisions").rows()],
         "metrics": [
             _members(row, METRIC) | ({} if row.noop_passed is None else {"noop_passed": row.noop_passed})
             for row in run.table("metrics").rows()
@@ -78,6 +79,12 @@ def panels(run: Run, found: Iterable[CasePanel]) -> dict[str, Any]:
         "system": {"name": run.project.suite.system.name, "version": run.version},
         "cases": [panel.members() for panel in found],
     }
+
+
+def _decision(row: DecisionRow) -> dict[str, Any]:
+    """A decision's members; a count rule's limit is a whole number."""
+    members = _members(row, DECISION)
+    return members | {"threshold": int(row.threshold)} if row.direction == "count" else members
 
 
 def _members(row: Any, names: tuple[str, ...]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 <root>/<version>/attempt.json           the attempt in force and whether it is complete
 <root>/<version>/<table>.parquet        the release run's tables
 <root>/<version>/attempts/<n>/          the tables of former attempts, the last ten
+<root>/<version>/attempts/.suite/       the suite that the attempt in force was completed with
 <root>/<version>/parts/<n>/<what>/      finished executions and replays of attempt n, until they are in a table
 """
 
@@ -20,10 +21,12 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.tables import TABLES, Stored
+from oloproof_dagster.parquet import Stored
+from oloproof_dagster.tables import TABLES
 
 FORMER_ATTEMPTS_KEPT = 10
 LONGEST_NAME = 120
+_SUITE = ("cases", "transformed_cases")
 
 What = Literal["executions", "replays"]
 
@@ -80,26 +83,21 @@ class Evidence:
         return self.folder(version) / f".{name}.{os.getpid()}.staged"
 
     def versions(self) -> tuple[str, ...]:
-        """The versions that have an attempt, oldest first."""
+        """The versions that have an attempt, by when their latest was opened or completed, the last one last."""
         if not self.root.is_dir():
             return ()
-        found = sorted(self.root.glob("*/attempt.json"), key=lambda path: (path.stat().st_ctime_ns, path.name))
-        return tuple(str(json.loads(path.read_text("utf-8"))["version"]) for path in found)
+        found = sorted(self.root.glob("*/attempt.json"), key=lambda path: (path.stat().st_mtime_ns, str(path)))
+        return tuple(_attempt(path).version for path in found)
 
     def attempt(self, version: str) -> Attempt | None:
         """The attempt in force, or None where nothing was ever executed."""
-        try:
-            found = json.loads((self.folder(version) / "attempt.json").read_text("utf-8"))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError) as error:
-            raise EvidenceError(f"{self.folder(version) / 'attempt.json'} cannot be read: {error}") from None
-        return Attempt(**found)
+        path = self.folder(version) / "attempt.json"
+        return _attempt(path) if path.exists() else None
 
     def former_attempts(self, version: str) -> tuple[int, ...]:
         """The numbers of the former attempts that are kept, oldest first."""
         folder = self.folder(version) / "attempts"
-        return tuple(sorted(int(each.name) for each in folder.glob("[0-9]*"))) if folder.is_dir() else ()
+        return tuple(sorted(int(each.name) for each in folder.glob("[0-9]*") if each.name.isdecimal()))
 
     def open_attempt(self, version: str, *, fresh: bool) -> Attempt:
         """The attempt to work on: an unfinished one is resumed, fresh or not; else `fresh` opens the next."""
@@ -107,7 +105,8 @@ class Evidence:
         if attempt is None:
             attempt = Attempt(version, 1)
         elif attempt.complete and fresh:
-            self._keep_tables(attempt)
+            with _writing_to(self.folder(version)):
+                self._keep_tables(attempt)
             attempt = Attempt(version, attempt.number + 1)
         else:
             return attempt
@@ -116,9 +115,14 @@ class Evidence:
 
     def complete(self, attempt: Attempt) -> None:
         """Notes that the attempt's executions and replays are in the tables; its parts are not needed any more."""
+        folder = self.folder(attempt.version)
+        with _writing_to(folder):
+            for table in _SUITE:
+                if (folder / f"{table}.parquet").exists():
+                    _link(folder / f"{table}.parquet", folder / "attempts" / ".suite" / f"{table}.parquet")
         if not attempt.complete:
             self._note(replace(attempt, complete=True))
-        shutil.rmtree(self.folder(attempt.version) / "parts", ignore_errors=True)
+        shutil.rmtree(folder / "parts", ignore_errors=True)
 
     def parts(self, attempt: Attempt, what: What) -> "Parts":
         return Parts(self.folder(attempt.version) / "parts" / str(attempt.number) / what)
@@ -131,40 +135,42 @@ class Evidence:
             EvidenceError: another run is at it.
         """
         folder = self.folder(version)
-        try:
+        with _writing_to(folder):
             folder.mkdir(parents=True, exist_ok=True)
             lock = FileLock(folder / ".lock")
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise EvidenceError(
-                f"another run is executing version {version!r} at this moment; wait for it to end,"
-                " then run again: what it finished is kept"
-            ) from None
-        except OSError as error:
-            raise EvidenceError(f"cannot write evidence to {folder}: {error.strerror}") from None
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                raise EvidenceError(
+                    f"another run is executing version {version!r} at this moment; wait for it to end,"
+                    " then run again: what it finished is kept"
+                ) from None
         try:
             yield
         finally:
             lock.release()
 
     def _keep_tables(self, attempt: Attempt) -> None:
-        """Copies the tables of a complete attempt aside before another one replaces them."""
+        """Copies the tables of a complete attempt aside before another one replaces them; the suite is the one that
+        it was completed with, as the next attempt's is in its place by now."""
         folder = self.folder(attempt.version)
         kept = folder / "attempts" / str(attempt.number)
-        if not kept.exists():
-            coming = folder / "attempts" / f".{attempt.number}.coming"
-            shutil.rmtree(coming, ignore_errors=True)
-            coming.mkdir(parents=True)
-            for table in TABLES:
-                if (folder / f"{table}.parquet").exists():
-                    shutil.copy2(folder / f"{table}.parquet", coming)
-            coming.replace(kept)
+        coming = folder / "attempts" / f".{attempt.number}.coming"
+        for left_by_a_kill in (coming, kept):
+            shutil.rmtree(left_by_a_kill, ignore_errors=True)
+        coming.mkdir(parents=True)
+        for table in TABLES:
+            completed_with = folder / "attempts" / ".suite" / f"{table}.parquet"
+            stored = completed_with if completed_with.exists() else folder / f"{table}.parquet"
+            if stored.exists():
+                shutil.copy2(stored, coming)
+        coming.replace(kept)
         for number in self.former_attempts(attempt.version)[:-FORMER_ATTEMPTS_KEPT]:
             shutil.rmtree(folder / "attempts" / str(number))
 
     def _note(self, attempt: Attempt) -> None:
         folder = self.folder(attempt.version)
-        try:
+        with _writing_to(folder):
             folder.mkdir(parents=True, exist_ok=True)
             coming = folder / ".attempt.json.coming"
             with coming.open("w", encoding="utf-8") as stream:
@@ -172,8 +178,34 @@ class Evidence:
                 stream.flush()
                 os.fsync(stream.fileno())
             coming.replace(folder / "attempt.json")
-        except OSError as error:
-            raise EvidenceError(f"cannot write evidence to {folder}: {error.strerror}") from None
+
+
+def _link(stored: Path, kept: Path) -> None:
+    """Keeps a file as it is now under a second name: tables are replaced whole, so a hard link never changes."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    coming = kept.with_suffix(".coming")
+    coming.unlink(missing_ok=True)
+    try:
+        os.link(stored, coming)
+    except OSError:  # a file system without hard links
+        shutil.copy2(stored, coming)
+    coming.replace(kept)
+
+
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    """Says where evidence could not be written, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise EvidenceError(f"cannot write evidence to {folder}: {error.strerror}") from None
+
+
+def _attempt(path: Path) -> Attempt:
+    try:
+        return Attempt(**json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise EvidenceError(f"{path} cannot be read: {error}") from None
 
 
 class Parts:
@@ -215,17 +247,20 @@ class Parts:
         Raises:
             EvidenceError: it cannot be written; what was kept before stays kept.
         """
-        try:
+        line = json.dumps({**record, "key": key}, ensure_ascii=False).encode() + b"\n"
+        with _writing_to(self._folder):
             if self._writer is None:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 path = self._folder / f"{len(self._files):06d}-{os.getpid()}.jsonl"
                 self._writer = path.open("xb")
                 self._files.append(path)
             offset = self._writer.tell()
-            self._writer.write(json.dumps({**record, "key": key}, ensure_ascii=False).encode() + b"\n")
-            self._writer.flush()
-        except OSError as error:
-            raise EvidenceError(f"cannot write evidence to {self._folder}: {error.strerror}") from None
+            try:
+                self._writer.write(line)
+                self._writer.flush()
+            except OSError:
+                self._abandon_writer()
+                raise
         self._where[key] = (len(self._files) - 1, offset)
 
     def close(self) -> None:
@@ -235,6 +270,13 @@ class Parts:
                 stream.close()
         self._readers, self._writer = {}, None
 
+    def _abandon_writer(self) -> None:
+        """Lets a file go whose last line may be torn: what is appended next starts a file of its own."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            with suppress(OSError):
+                writer.close()
+
     def _index(self, path: Path) -> None:
         number = len(self._files)
         self._files.append(path)
@@ -242,6 +284,6 @@ class Parts:
         with path.open("rb") as stream:
             for line in stream:
                 if line.endswith(b"\n"):
-                    with suppress(ValueError, KeyError, TypeError):  # torn by a lost machine: executed again
+                    with suppress(ValueError, KeyError, TypeError, RecursionError):  # torn: executed again
                         self._where[json.loads(line)["key"]] = (number, offset)
                 offset += len(line)

@@ -9,8 +9,9 @@ from typing import Any
 
 from oloproof_dagster.digests import canonical_json, digest_of_text, json_object
 from oloproof_dagster.evidence import Parts
+from oloproof_dagster.parquet import Index
 from oloproof_dagster.sandbox import Sandbox
-from oloproof_dagster.tables import ExecutionRow, Index, JSONText, StateRow, SuiteRow
+from oloproof_dagster.tables import ExecutionRow, JSONText, StateRow, SuiteRow
 
 ENGINE_VERSION = "1"
 

@@ -73,11 +73,14 @@ def why_fault_is_discarded(
     return None
 
 
-def faulted_call(recording: AgentTrajectory, aim: Target, spliced: AgentTrajectory) -> AgentStep:
-    """The faulted call in a spliced fault replay that was not discarded."""
+def fault_step(recording: AgentTrajectory, aim: Target, spliced: AgentTrajectory) -> AgentStep:
+    """The step at which the agent saw the fault, in a spliced fault replay that was not discarded: the faulted
+    call's result. Calls made in parallel before it came back are no answer to it."""
     prefix = aim.checkpoint.step_index or 0
     n_before = sum(prefix < step.index < aim.call.index for step in recording.calls)
-    return [step for step in spliced.calls if step.index > prefix][n_before]
+    result = _result_of(spliced, [step for step in spliced.calls if step.index > prefix][n_before])
+    assert result is not None, "a replay without the fault's result is discarded"
+    return result
 
 
 def _result_of(trajectory: AgentTrajectory, call: AgentStep) -> AgentStep | None:

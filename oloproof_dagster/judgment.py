@@ -6,12 +6,14 @@ from typing import Any
 from oloproof_dagster.evaluators import Criterion, build
 from oloproof_dagster.evaluators.evidence import CaseEvidence
 from oloproof_dagster.execution import Identity, execution_key, identity_of
-from oloproof_dagster.loading import OwnFiles, load_attribute
+from oloproof_dagster.loading import load_attribute
+from oloproof_dagster.own_files import OwnFiles
+from oloproof_dagster.parquet import Index, Stored
 from oloproof_dagster.project import Project
 from oloproof_dagster.replay import replay_key
 from oloproof_dagster.system import ReplayChange
-from oloproof_dagster.tables import ExecutionRow, Index, ReplayRow, StateRow, Stored, SuiteRow, VerdictRow
-from oloproof_dagster.trajectory import AgentCheckpoint, without_latency
+from oloproof_dagster.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
+from oloproof_dagster.trajectory import AgentCheckpoint
 
 JUDGMENT_VERSION = "1"
 
@@ -78,9 +80,9 @@ class Judgment:
 
     def _replay(self, identity: Identity) -> Callable[[CaseEvidence, AgentCheckpoint, ReplayChange], ReplayRow | None]:
         def find(evidence: CaseEvidence, checkpoint: AgentCheckpoint, change: ReplayChange) -> ReplayRow | None:
-            assert evidence.execution is not None
-            assert evidence.execution.trajectory is not None
-            recorded = without_latency(evidence.execution.trajectory)
+            recorded = evidence.trajectory_digest
+            if recorded is None:
+                return None
             return self._replays.get(replay_key(identity, evidence.case, recorded, checkpoint, change))
 
         return find

@@ -1,11 +1,14 @@
 """The case panel: everything recorded of one case, read from the tables and brought together."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from typing import Any
 
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.tables import ExecutionRow, Index, ReplayRow, StateRow, Stored, SuiteRow, VerdictRow
+from oloproof_dagster.execution import execution_key, identity_of
+from oloproof_dagster.parquet import Index, Stored
+from oloproof_dagster.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
 
 FindTable = Callable[[str], Stored[Any]]
 
@@ -61,27 +64,34 @@ def compared(row: VerdictRow) -> list[dict[str, Any]]:
 def case_panels(find: FindTable, *, ids: set[str] | None = None, failures: bool = False) -> Iterator[CasePanel]:
     """The panels of a run in the suite's order: all, some by id, or those with a failed verdict.
 
-    The tables follow the suite's order too, so each is read once, front to back.
+    A case shows the execution that its verdicts were reached on: one that was recorded before the case was edited is
+    none of its. The tables follow the suite's order too, so each is read once, front to back.
     """
     wanted = _failing(find) if failures else None
-    names = ("trajectories", "environment_states", "verdicts", "fault_replays")
-    by_case = {name: Index(find(name), by=("case_id",)) for name in names}
-    source: SuiteRow | None = None
-    for case in find("transformed_cases").rows():
-        if case.source_case is None:
-            source = case
-        if (ids is not None and case.case_id not in ids) or (wanted is not None and case.case_id not in wanted):
-            continue
-        yield CasePanel(
-            case=case,
-            source=source if case.source_case else None,
-            execution=by_case["trajectories"].get(case.case_id),
-            state=by_case["environment_states"].get(case.case_id),
-            verdicts=by_case["verdicts"].all(case.case_id),
-            replays=by_case["fault_replays"].all(case.case_id),
-        )
-    for index in by_case.values():
-        index.close()
+    identity = identity_of(find("trajectories").facts())
+    with ExitStack() as open_files:
+
+        def index(name: str, *by: str) -> Index[Any]:
+            return open_files.enter_context(closing(Index(find(name), by=by or None)))
+
+        executions, states = index("trajectories"), index("environment_states")
+        verdicts, replays = index("verdicts", "case_id"), index("fault_replays", "case_id")
+        source: SuiteRow | None = None
+        for case in find("transformed_cases").rows():
+            if case.source_case is None:
+                source = case
+            if (ids is not None and case.case_id not in ids) or (wanted is not None and case.case_id not in wanted):
+                continue
+            key = execution_key(identity, case, 0) if identity else None
+            execution = executions.get(key)
+            yield CasePanel(
+                case=case,
+                source=source if case.source_case else None,
+                execution=execution,
+                state=states.get(key),
+                verdicts=verdicts.all(case.case_id),
+                replays=replays.all(case.case_id) if execution else (),
+            )
 
 
 def _failing(find: FindTable) -> set[str]:

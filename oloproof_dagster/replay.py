@@ -4,25 +4,26 @@ A replay is made once per key. Whatever evaluators ask for it, whatever they mak
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 
 from oloproof_dagster.declarations import FaultRecovery
 from oloproof_dagster.digests import canonical_json, parse_canonical
 from oloproof_dagster.evidence import Parts
 from oloproof_dagster.execution import Counts, Identity, Progress, execution_key, silent
 from oloproof_dagster.fault import RESUME, Target, target, why_control_is_discarded, why_fault_is_discarded
+from oloproof_dagster.parquet import Index
 from oloproof_dagster.reasons import VerdictReason
 from oloproof_dagster.sandbox import ReplayOutcome, Sandbox
 from oloproof_dagster.state import json_equal
 from oloproof_dagster.system import ReplayChange
-from oloproof_dagster.tables import ExecutionRow, Index, JSONText, ReplayRow, StateRow, SuiteRow
+from oloproof_dagster.tables import ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow
 from oloproof_dagster.trajectory import (
     AgentCheckpoint,
     AgentTrajectory,
+    digest_without_latency,
     from_text,
     recorded_text,
     splice,
-    without_latency,
 )
 
 
@@ -61,7 +62,7 @@ class Source:
     def __init__(self, case: SuiteRow, recording: str, state: str | None) -> None:
         self.case, self.state = case, state
         self.trajectory = from_text(recording)
-        self.digest = without_latency(recording)
+        self.digest = digest_without_latency(recording)
 
     def key(self, identity: Identity, checkpoint: AgentCheckpoint, change: ReplayChange) -> str:
         return replay_key(identity, self.case, self.digest, checkpoint, change)
@@ -101,44 +102,43 @@ def replay_all(
     progress: Progress = silent,
 ) -> Counts:
     """Makes the replays that are not recorded yet, keeping each before the next begins."""
-    counts = Counts()
+    maker = _Maker(sandbox, recorded, identity, retry_errors)
     for done, source in enumerate(cases):
         progress("replaying", done, n_cases)
-        seen: set[str] = set()
         for aim in source.targets(declared):
-            control = _once(source, aim, RESUME, sandbox, recorded, identity, retry_errors, counts, seen)
+            control = maker.replay(source, aim, RESUME)
             if control.discarded is None:
-                _once(source, aim, aim.change, sandbox, recorded, identity, retry_errors, counts, seen)
+                maker.replay(source, aim, aim.change)
     progress("replaying", n_cases, n_cases)
-    return counts
+    return maker.counts
 
 
-def _once(
-    source: Source,
-    aim: Target,
-    change: ReplayChange,
-    sandbox: Callable[[], Sandbox],
-    recorded: Recorded,
-    identity: Identity,
-    retry_errors: bool,
-    counts: Counts,
-    seen: set[str],
-) -> ReplayRow:
-    """The replay under its key: recorded, or made now. One that several faults share is counted once."""
-    key = source.key(identity, aim.checkpoint, change)
-    row = recorded.get(key)
-    again = retry_errors and row is not None and row.status != "ok" and key not in seen
-    if row is None or again:
-        row = _row(
-            source, aim, change, key, sandbox().replay(source.case, 0, source.trajectory, aim.checkpoint, change)
-        )
-        recorded.keep(row)
-        counts.miss += 1
-    elif key not in seen:
-        counts.hit += 1
-    counts.errors += row.status != "ok" and key not in seen
-    seen.add(key)
-    return row
+@dataclass(slots=True)
+class _Maker:
+    """Answers each replay from evidence or makes it; one that several faults share is counted once."""
+
+    sandbox: Callable[[], Sandbox]
+    recorded: Recorded
+    identity: Identity
+    retry_errors: bool
+    counts: Counts = field(default_factory=Counts)
+    seen: set[str] = field(default_factory=set)
+
+    def replay(self, source: Source, aim: Target, change: ReplayChange) -> ReplayRow:
+        key = source.key(self.identity, aim.checkpoint, change)
+        row = self.recorded.get(key)
+        if key in self.seen and row is not None:
+            return row
+        self.seen.add(key)
+        if row is None or (self.retry_errors and row.status != "ok"):
+            outcome = self.sandbox().replay(source.case, 0, source.trajectory, aim.checkpoint, change)
+            row = _row(source, aim, change, key, outcome)
+            self.recorded.keep(row)
+            self.counts.miss += 1
+        else:
+            self.counts.hit += 1
+        self.counts.errors += row.status != "ok"
+        return row
 
 
 def _row(source: Source, aim: Target, change: ReplayChange, key: str, outcome: ReplayOutcome) -> ReplayRow:

@@ -8,15 +8,15 @@ from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence import Evidence
 from oloproof_dagster.panels import CasePanel, case_panels
+from oloproof_dagster.parquet import Stored
 from oloproof_dagster.project import OLOPROOF_FOLDER, Project, load_project
-from oloproof_dagster.tables import Stored
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 class Run:
-    """The release run of one system version, or one of its former attempts."""
+    """The release run of one system version: the attempt in force (`attempt` None) or a former one."""
 
     def __init__(self, project: Project, version: str, attempt: int | None, evidence: Evidence) -> None:
         self.project, self.version, self.attempt, self.evidence = project, version, attempt, evidence
@@ -71,7 +71,7 @@ def evidence_of(project: Project) -> Evidence:
 
 
 def load_run(project: Project | Path | str, version: str | None = None, attempt: int | None = None) -> Run:
-    """The recorded run of a version (default: the one that the project declares now).
+    """The recorded run of a version (default: the one that the project declares now), or of a former attempt at it.
 
     Raises:
         ConfigError: the project's files cannot be used.
@@ -80,7 +80,9 @@ def load_run(project: Project | Path | str, version: str | None = None, attempt:
     loaded = project if isinstance(project, Project) else load_project(project)
     version = version or loaded.version
     evidence = evidence_of(loaded)
-    run = Run(loaded, version, attempt, evidence)
+    in_force = evidence.attempt(version)
+    former = None if in_force is not None and in_force.number == attempt else attempt
+    run = Run(loaded, version, former, evidence)
     if not run.table("transformed_cases").exists:
         recorded = ", ".join(map(repr, evidence.versions())) or "none"
         what = f"attempt {attempt} of version {version!r}" if attempt else f"version {version!r}"

@@ -23,6 +23,7 @@ from oloproof_dagster.trajectory import (
 )
 
 Status = Literal["ok", "error", "timeout"]
+GRACE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,13 @@ class ReplayOutcome:
 
 
 class _Failed(Exception):
-    """A step of a case went wrong; its message is what the evidence says."""
+    """A step of a case went wrong; its message is what the evidence says.
+
+    A message may hold bytes of a file's name that are no text; they are escaped, as evidence is UTF-8.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message.encode("utf-8", "backslashreplace").decode("utf-8"))
 
 
 class Sandbox:
@@ -81,9 +88,9 @@ class Sandbox:
             except _Failed as failed:
                 error = error or str(failed)
             duration_ms = (time.perf_counter() - start) * 1000
-        return Outcome(
-            "error" if error else "ok", error, duration_ms, output, current.recorded, initial_digest(case), state
-        )
+            return Outcome(
+                "error" if error else "ok", error, duration_ms, output, current.recorded, initial_digest(case), state
+            )
 
     def replay(
         self, case: SuiteRow, trial: int, recording: AgentTrajectory, checkpoint: AgentCheckpoint, change: ReplayChange
@@ -97,7 +104,13 @@ class Sandbox:
             try:
                 self._reset(case)
                 try:
-                    returned = self._guarded("", lambda: replay(recording, checkpoint=checkpoint, change=change))
+                    # Copies: their values could be mutated, and the next replay starts from the same recording.
+                    returned = self._guarded(
+                        "",
+                        lambda: replay(
+                            recording.model_copy(deep=True), checkpoint=checkpoint.model_copy(deep=True), change=change
+                        ),
+                    )
                     continuation = self._continuation(returned)
                 except _Failed as failed:
                     error = str(failed)
@@ -105,14 +118,20 @@ class Sandbox:
             except _Failed as failed:
                 error = error or str(failed)
             duration_ms = (time.perf_counter() - start) * 1000
-        return ReplayOutcome("error" if error else "ok", error, duration_ms, None if error else continuation, state)
+            return ReplayOutcome("error" if error else "ok", error, duration_ms, None if error else continuation, state)
 
     def close(self) -> None:
-        """Ends the event loop."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-            self._loop.close()
-        self._loop = None
+        """Ends the event loop; what the system left running on it is cancelled."""
+        loop, self._loop = self._loop, None
+        if loop is None or loop.is_closed():
+            return
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=GRACE_SECONDS))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
 
     def _keeps_state(self, case: SuiteRow) -> bool:
         return self._system.reset is not None and case.initial_state is not None
@@ -139,13 +158,16 @@ class Sandbox:
             return from_text(recorded_text(returned))
         except MalformedTrajectory as error:
             raise _Failed(f"malformed_trajectory: {error}") from None
+        except Exception as error:  # as in _copied
+            raise _Failed(f"malformed_trajectory: {self._system.own_files.describe(error)}") from None
 
-    @staticmethod
-    def _copied(what: str, value: Any) -> str:
+    def _copied(self, what: str, value: Any) -> str:
         try:
             return canonical_json(value)
         except NotJSON as error:
             raise _Failed(f"{what}: {error}") from None
+        except Exception as error:  # an object of the system's own that raises when it is read
+            raise _Failed(f"{what}: {self._system.own_files.describe(error)}") from None
 
     def _guarded(self, phase: str, function: Callable[[], Any]) -> Any:
         """The one place where the system is called; awaits what it returns where that is awaitable."""

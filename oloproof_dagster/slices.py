@@ -1,97 +1,38 @@
-"""Named subsets of the suite: how oloproof.yaml names them, which cases join them, and each criterion within them.
+"""Named subsets of the suite measured: which slices each case joins, and each criterion within them.
 
-Slices describe. No rule reads them and no curve is fitted across them. Membership comes from the case's metadata and
-its own recording, never from a verdict.
+Slices describe. No rule reads them and no curve is fitted across them.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
 
-from oloproof_dagster.digests import canonical_json
+from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.execution import execution_key, identity_of
 from oloproof_dagster.metrics import NOT_APPLICABLE, Bounds, Tally
+from oloproof_dagster.parquet import Index, Stored
 from oloproof_dagster.reasons import DecisionReason
-from oloproof_dagster.tables import SliceRow, VerdictRow
-from oloproof_dagster.trajectory import AgentTrajectory
+from oloproof_dagster.slice_names import Slice, parse_slice
+from oloproof_dagster.tables import ExecutionRow, SliceRow, SuiteRow, VerdictRow
+from oloproof_dagster.trajectory import from_text
 
-Kind = Literal["metadata", "tool_calls", "trajectory_length", "first_tool"]
 Memberships = Mapping[tuple[str, int], tuple[tuple[str, str], ...]]
 """For a case id and trial, the (slice, value) pairs that it belongs to."""
 
-_BOUNDED = re.compile(r"(tool_calls|trajectory_length):([0-9]+(?:,[0-9]+)*)")
-_WHAT_TO_WRITE = (
-    "write metadata.<key>, first_tool, tool_calls:<bounds> or trajectory_length:<bounds>, with ascending positive"
-    " integers as bounds, such as tool_calls:1,2"
-)
 
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """One slice: `text` as declared, `key` of metadata, `bounds` ascending and positive for the two lengths."""
-
-    text: str
-    kind: Kind
-    key: str = ""
-    bounds: tuple[int, ...] = ()
-
-    def value_of(self, metadata: Mapping[str, Any], trajectory: AgentTrajectory | None) -> str | None:
-        """The value under which a case joins this slice, None where it joins under none.
-
-        Lengths fall in disjoint ranges (bounds 1,2: `le_1` for 0 and 1, `le_2` for 2, `gt_2` above); a missing or
-        truncated recording has no length. Metadata that is absent or null names nothing, text names itself, and
-        numbers and booleans are named by their JSON text.
-
-        Raises:
-            ValueError: the metadata is an object or a list.
-        """
-        if self.kind == "metadata":
-            return _named(self.text, metadata.get(self.key))
-        if trajectory is None:
-            return None
-        if self.kind == "first_tool":
-            return trajectory.calls[0].tool_name if trajectory.calls else None
-        if trajectory.truncated:
-            return None
-        length = len(trajectory.calls if self.kind == "tool_calls" else trajectory.steps)
-        return next((f"le_{bound}" for bound in self.bounds if length <= bound), f"gt_{self.bounds[-1]}")
-
-    def rank(self, value: str) -> tuple[int, str]:
-        """The place of a value among this slice's values: ranges ascend, everything else goes by its text."""
-        ranges = [*(f"le_{bound}" for bound in self.bounds), *(f"gt_{bound}" for bound in self.bounds[-1:])]
-        return (ranges.index(value) if value in ranges else len(ranges), value)
-
-
-def parse_slice(text: str) -> Slice:
-    """The slice that a line of oloproof.yaml names. Everything after `metadata.` is the key, dots included.
-
-    Raises:
-        ValueError: saying what to write.
-
-    >>> parse_slice("tool_calls:1,2").bounds
-    (1, 2)
-    """
-    if text == "first_tool":
-        return Slice(text, "first_tool")
-    if text.startswith("metadata.") and len(text) > len("metadata."):
-        return Slice(text, "metadata", key=text.removeprefix("metadata."))
-    match = _BOUNDED.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is no slice; {_WHAT_TO_WRITE}")
-    bounds = tuple(int(number) for number in match[2].split(","))
-    ascending = all(low < high for low, high in zip((0, *bounds), bounds, strict=False))
-    if not ascending or ",".join(map(str, bounds)) != match[2]:
-        raise ValueError(f"the bounds of {text!r} are not ascending positive integers; {_WHAT_TO_WRITE}")
-    return Slice(text, "tool_calls" if match[1] == "tool_calls" else "trajectory_length", bounds=bounds)
-
-
-def _named(text: str, value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, dict | list):
-        kind = "an object" if isinstance(value, dict) else "a list"
-        raise ValueError(f"{text} is {kind}; a slice is named by text, a number or a boolean")
-    return canonical_json(value)
+def memberships(slices: tuple[Slice, ...], suite: Stored[SuiteRow], executions: Stored[ExecutionRow]) -> Memberships:
+    """For each case and trial its (slice, value) pairs; memory holds names only."""
+    if not slices:
+        return {}
+    identity, index = identity_of(executions.facts()), Index(executions)
+    by_recording = any(each.kind != "metadata" for each in slices)
+    found: dict[tuple[str, int], tuple[tuple[str, str], ...]] = {}
+    for case in suite.rows():
+        row = index.get(execution_key(identity, case, 0)) if identity and by_recording else None
+        recording = from_text(row.trajectory) if row and row.trajectory else None
+        metadata = parse_canonical(case.metadata)
+        values = ((each.text, each.value_of(metadata, recording)) for each in slices)
+        found[case.case_id, 0] = tuple((text, value) for text, value in values if value is not None)
+    index.close()
+    return found
 
 
 def measure_slices(

@@ -1,6 +1,8 @@
 """JSON values compared: paths into them, equality, and the rows that say where two of them differ."""
 
 import decimal
+from collections import Counter
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -69,7 +71,11 @@ def lookup(value: Any, path: Path) -> Any:
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """How two JSON values are compared: `ignored` paths are left out (`*` stands for any one key or position),
-    lists at `unordered` paths are multisets, numbers agree within `tolerance` (decimal text, None: exactly)."""
+    lists at `unordered` paths are multisets, numbers agree within `tolerance` (decimal text, None: exactly).
+
+    A member or position that is left out may be there on one side only. In an unordered list positions name nothing:
+    only `*` reaches its items.
+    """
 
     mode: Mode = "exact"
     tolerance: decimal.Decimal | None = None
@@ -78,49 +84,63 @@ class Comparison:
 
     def equal(self, expected: Any, actual: Any, at: Path = ()) -> bool:
         """Whether `actual` is what `expected` says; `at` is where the two stand in the whole value."""
-        if self.ignored and _any_matches(self.ignored, at):
+        if self.ignores(at):
             return True
         if isinstance(expected, dict):
             return isinstance(actual, dict) and self._objects(expected, actual, at)
         if isinstance(expected, list):
             if not isinstance(actual, list):
                 return False
-            if self.unordered and _any_matches(self.unordered, at):
-                return self._multisets(expected, actual, at)
-            return len(expected) == len(actual) and all(
-                self.equal(e, a, (*at, str(i))) for i, (e, a) in enumerate(zip(expected, actual, strict=True))
-            )
+            return (self._multisets if self.is_unordered(at) else self._lists)(expected, actual, at)
         return self._scalars(expected, actual)
+
+    def ignores(self, at: Path) -> bool:
+        """Whether what stands at a path is left out."""
+        return bool(self.ignored) and _any_matches(self.ignored, at)
+
+    def is_unordered(self, at: Path) -> bool:
+        """Whether a list at a path is a multiset."""
+        return bool(self.unordered) and _any_matches(self.unordered, at)
 
     def _objects(self, expected: dict[str, Any], actual: dict[str, Any], at: Path) -> bool:
         for key, value in expected.items():
             if key in actual:
                 if not self.equal(value, actual[key], (*at, key)):
                     return False
-            elif not (self.ignored and _any_matches(self.ignored, (*at, key))):
+            elif not self.ignores((*at, key)):
                 return False
-        return self.mode == "subset" or all(
-            key in expected or (bool(self.ignored) and _any_matches(self.ignored, (*at, key))) for key in actual
-        )
+        return self.mode == "subset" or all(key in expected or self.ignores((*at, key)) for key in actual)
+
+    def _lists(self, expected: list[Any], actual: list[Any], at: Path) -> bool:
+        shorter, longer = sorted((len(expected), len(actual)))
+        if not all(self.ignores((*at, str(i))) for i in range(shorter, longer)):
+            return False
+        return all(self.equal(e, a, (*at, str(i))) for i, (e, a) in enumerate(zip(expected, actual, strict=False)))
 
     def _multisets(self, expected: list[Any], actual: list[Any], at: Path) -> bool:
-        """A one-to-one pairing of the items, found by augmenting paths: with `subset` or a tolerance equality is not
-        transitive, so that taking the first partner that fits could miss a pairing that exists."""
-        if len(expected) != len(actual):
-            return False
-        fits = [[j for j, a in enumerate(actual) if self.equal(e, a, (*at, str(j)))] for e in expected]
-        partner: dict[int, int] = {}
+        if self.mode == "exact" and self.tolerance is None:
+            return self._token(expected, at) == self._token(actual, at)
+        item = (*at, "*")
+        if self.ignores(item):
+            return True
+        # With `subset` or a tolerance equality is not transitive, and the first partner that fits may be the wrong one.
+        return len(expected) == len(actual) and _can_be_paired(
+            [[j for j, a in enumerate(actual) if self.equal(e, a, item)] for e in expected]
+        )
 
-        def place(i: int, tried: set[int]) -> bool:
-            for j in fits[i]:
-                if j not in tried:
-                    tried.add(j)
-                    if j not in partner or place(partner[j], tried):
-                        partner[j] = i
-                        return True
-            return False
-
-        return all(place(i, set()) for i in range(len(expected)))
+    def _token(self, value: Any, at: Path) -> Hashable:
+        """Something hashable that two values share just when they are equal, exactly and without a tolerance; `()`
+        for what is left out. Counting tokens compares multisets without trying every pair."""
+        if self.ignores(at):
+            return ()
+        if isinstance(value, list) and self.is_unordered(at):
+            counts = Counter(self._token(each, (*at, "*")) for each in value)
+            return list, frozenset(each for each in counts.items() if each[0] != ())
+        if isinstance(value, dict | list):
+            members = value.items() if isinstance(value, dict) else enumerate(value)
+            tokens = ((key, self._token(member, (*at, str(key)))) for key, member in members)
+            return type(value), frozenset(each for each in tokens if each[1] != ())
+        return isinstance(value, bool), value
 
     def _scalars(self, expected: Any, actual: Any) -> bool:
         if isinstance(expected, bool) or isinstance(actual, bool):
@@ -152,6 +172,31 @@ def _within(expected: int | float, actual: int | float, tolerance: decimal.Decim
     places = max(x.adjusted() for x in (a, b, tolerance)) - min(int(x.as_tuple().exponent) for x in (a, b, tolerance))
     with decimal.localcontext(decimal.Context(prec=max(28, places + 3), Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)):
         return abs(a - b) <= tolerance
+
+
+def _can_be_paired(fits: list[list[int]]) -> bool:
+    """Whether every left item can have a right partner of its own, given the right positions that fit each: Kuhn's
+    augmenting paths, walked without recursion."""
+    left_of: dict[int, int] = {}
+    right_of: dict[int, int] = {}
+    for start in range(len(fits)):
+        reached_from: dict[int, int] = {}
+        waiting, free = [start], None
+        while waiting and free is None:
+            left = waiting.pop()
+            for right in fits[left]:
+                if right not in reached_from:
+                    reached_from[right] = left
+                    if right not in left_of:
+                        free = right
+                        break
+                    waiting.append(left_of[right])
+        if free is None:
+            return False
+        while free is not None:  # each item on the way hands its partner on
+            left = reached_from[free]
+            left_of[free], right_of[left], free = left, free, right_of.get(left)
+    return True
 
 
 def _any_matches(patterns: tuple[Path, ...], path: Path) -> bool:
@@ -190,19 +235,30 @@ class Compared:
 
 
 def compare_at(comparison: Comparison, path: Path, expected: Any, actual: Any) -> tuple[Compared, ...]:
-    """The row for one path and, where it fails on objects or lists, a row for each leaf that differs."""
+    """The row for one path and, where it fails on two objects or two lists, a row for each leaf that differs."""
     matches = actual is not ABSENT and comparison.equal(expected, actual, path)
     row = Compared(show_path(path), expected, actual, matches)
-    if matches or not (isinstance(expected, dict | list) and isinstance(actual, dict | list)):
+    if matches or not _has_leaves(comparison, expected, actual, path):
         return (row,)
-    return (row, *differences(comparison, expected, actual, path))
+    try:
+        return (row, *differences(comparison, expected, actual, path))
+    except RecursionError:  # too deep to be walked; that the two differ stands all the same
+        return (row,)
+
+
+def _has_leaves(comparison: Comparison, expected: Any, actual: Any, at: Path) -> bool:
+    """Whether a difference between two values lies further down: in two objects or two ordered lists."""
+    if isinstance(expected, dict):
+        return isinstance(actual, dict)
+    return isinstance(expected, list) and isinstance(actual, list) and not comparison.is_unordered(at)
 
 
 MOST_DIFFERENCES = 200
 
 
 def differences(comparison: Comparison, expected: Any, actual: Any, at: Path = ()) -> tuple[Compared, ...]:
-    """A row for each leaf at which two unequal values differ, found with DeepDiff; at most MOST_DIFFERENCES."""
+    """A row for each leaf at which two values differ, found with DeepDiff; none where they are equal, and at most
+    MOST_DIFFERENCES."""
     from deepdiff import DeepDiff  # half a second to import, and only a failed comparison needs it
 
     class Judge:
@@ -212,17 +268,13 @@ def differences(comparison: Comparison, expected: Any, actual: Any, at: Path = (
             return True
 
         def give_up_diffing(self, level: Any, diff_instance: Any) -> bool:
-            path = (*at, *map(str, level.path(output_format="list")))
+            path = _path_of(level, at)
             if comparison.equal(level.t1, level.t2, path):
                 return True
-            both = (isinstance(level.t1, dict) and isinstance(level.t2, dict)) or (
-                isinstance(level.t1, list)
-                and isinstance(level.t2, list)
-                and not _any_matches(comparison.unordered, path)
-            )
-            if not both:
+            deeper = _has_leaves(comparison, level.t1, level.t2, path)
+            if not deeper:
                 diff_instance.custom_report_result("differs", level)
-            return not both
+            return not deeper
 
     diff = DeepDiff(
         expected,
@@ -231,8 +283,13 @@ def differences(comparison: Comparison, expected: Any, actual: Any, at: Path = (
         custom_operators=[Judge()],
         zip_ordered_iterables=True,
         threshold_to_diff_deeper=0,
+        ignore_private_variables=False,  # else keys that start with two underscores are passed over
     )
-    rows: list[Compared] = []
+    rows = sorted(_rows(comparison, diff, at), key=lambda row: row.path)
+    return tuple(rows[:MOST_DIFFERENCES])
+
+
+def _rows(comparison: Comparison, diff: Any, at: Path) -> Iterator[Compared]:
     for kind in (
         "differs",
         "dictionary_item_added",
@@ -240,14 +297,14 @@ def differences(comparison: Comparison, expected: Any, actual: Any, at: Path = (
         "iterable_item_added",
         "iterable_item_removed",
     ):
+        added, removed = kind.endswith("_added"), kind.endswith("_removed")
+        if kind == "dictionary_item_added" and comparison.mode == "subset":
+            continue
         for level in diff.get(kind, ()):
-            path = (*at, *map(str, level.path(output_format="list")))
-            added, removed = kind.endswith("_added"), kind.endswith("_removed")
-            if (kind == "dictionary_item_added" and comparison.mode == "subset") or _any_matches(
-                comparison.ignored, path
-            ):
-                continue
-            rows.append(
-                Compared(show_path(path), ABSENT if added else level.t1, ABSENT if removed else level.t2, False)
-            )
-    return tuple(sorted(rows, key=lambda row: row.path)[:MOST_DIFFERENCES])
+            path = _path_of(level, at)
+            if not comparison.ignores(path):
+                yield Compared(show_path(path), ABSENT if added else level.t1, ABSENT if removed else level.t2, False)
+
+
+def _path_of(level: Any, at: Path) -> Path:
+    return (*at, *map(str, level.path(output_format="list")))

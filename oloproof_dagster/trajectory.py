@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from oloproof_dagster.digests import canonical_json, parse_canonical, sha256
+from oloproof_dagster.digests import canonical_copy, canonical_json, parse_canonical, sha256
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
 
 StepKind = Literal["message", "tool_call", "tool_result", "observation", "decision", "final", "handoff"]
@@ -123,7 +123,9 @@ def recorded_text(trajectory: Any) -> str:
             if not isinstance(trajectory, dict):
                 raise MalformedTrajectory(f"expected an AgentTrajectory, got {type(trajectory).__name__}")
             trajectory = AgentTrajectory.model_validate(trajectory)
-        return canonical_json(_members(trajectory))
+        text, copy = canonical_copy(_members(trajectory))
+        AgentTrajectory.model_validate(copy)  # model_copy, model_construct and subclasses go past validation
+        return text
     except ValidationError as error:
         raise MalformedTrajectory(why_malformed(error)) from None
     except NotJSON as error:
@@ -131,12 +133,12 @@ def recorded_text(trajectory: Any) -> str:
 
 
 def from_text(text: str) -> AgentTrajectory:
-    """The trajectory that `recorded_text` wrote; validated again, so that nothing malformed is ever judged."""
+    """A fresh copy of the trajectory that `recorded_text` wrote."""
     return AgentTrajectory.model_validate(parse_canonical(text))
 
 
-def without_latency(text: str) -> str:
-    """The digest of a recording that leaves latencies out: two recordings of one behaviour are one."""
+def digest_without_latency(text: str) -> str:
+    """The digest of a recording that leaves latencies out: two recordings of one behaviour share it."""
     members = parse_canonical(text)
     for step in members["steps"]:
         step.pop("latency_ms", None)
@@ -144,25 +146,29 @@ def without_latency(text: str) -> str:
 
 
 def _members(trajectory: AgentTrajectory) -> dict[str, Any]:
-    """Plain members, defaults left out; values are taken as they are so that canonical_json can judge them."""
+    """Plain members, defaults left out; values are taken as they are, so that canonical_copy can judge them."""
     members: dict[str, Any] = {
         "steps": [_given(step) for step in trajectory.steps],
         "terminal_status": trajectory.terminal_status,
     }
-    for name in ("truncated", "step_limit"):
-        if getattr(trajectory, name):
-            members[name] = getattr(trajectory, name)
+    if trajectory.truncated is not False:
+        members["truncated"] = trajectory.truncated
+    if trajectory.step_limit is not None:
+        members["step_limit"] = trajectory.step_limit
     for name in ("constraints", "checkpoints"):
         if getattr(trajectory, name):
             members[name] = [_given(record) for record in getattr(trajectory, name)]
     return members
 
 
-def _given(record: _Record) -> dict[str, Any]:
+def _given(record: Any) -> Any:
+    """A record's members that say something. A payload, arguments or a result of {} say something."""
+    if not isinstance(record, _Record):
+        return record
     return {
         name: value
         for name, value in record.__dict__.items()
-        if (value is not None and value != {}) or (name in ("arguments", "result") and value is not None)
+        if value is not None and not (name == "metadata" and value == {})
     }
 
 
@@ -170,7 +176,8 @@ def splice(recording: AgentTrajectory, checkpoint: AgentCheckpoint, continuation
     """The recording up to and including the checkpoint's step, then the continuation, renumbered.
 
     Constraints and checkpoints of the prefix stay where they name a step of it; those of the continuation move by
-    the prefix's length. A constraint over the whole recording (no step) is left out: it judged another ending.
+    the prefix's length, and a checkpoint at its start comes to stand after the prefix. A constraint over the whole
+    recording (no step) is left out: it judged another ending.
     """
     length = checkpoint.step_index or 0
     steps = recording.steps[:length] + tuple(
@@ -182,9 +189,9 @@ def splice(recording: AgentTrajectory, checkpoint: AgentCheckpoint, continuation
         steps=steps,
         terminal_status=continuation.terminal_status,
         truncated=continuation.truncated,
-        step_limit=continuation.step_limit or recording.step_limit,
+        step_limit=recording.step_limit if continuation.step_limit is None else continuation.step_limit,
         constraints=tuple(c for c in recording.constraints if c.step_index is not None and c.step_index <= length)
-        + tuple(_moved(c, length) for c in continuation.constraints),
+        + tuple(c if c.step_index is None else _moved(c, length) for c in continuation.constraints),
         checkpoints=kept + tuple(_moved(c, length) for c in continuation.checkpoints if c.checkpoint_id not in taken),
     )
 
@@ -195,4 +202,4 @@ def continuation_constraints(spliced: AgentTrajectory, prefix_steps: int) -> Ite
 
 
 def _moved(record: Any, length: int) -> Any:
-    return record if record.step_index is None else record.model_copy(update={"step_index": record.step_index + length})
+    return record.model_copy(update={"step_index": (record.step_index or 0) + length or None})

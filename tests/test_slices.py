@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from oloproof_dagster.intervals import EXACT, GUARDED
 from oloproof_dagster.metrics import measure
 from oloproof_dagster.reasons import DecisionReason, VerdictReason
-from oloproof_dagster.slices import measure_slices, parse_slice
+from oloproof_dagster.slice_names import parse_slice
+from oloproof_dagster.slices import measure_slices
 from oloproof_dagster.tables import SliceRow, VerdictRow
 from oloproof_dagster.trajectory import AgentStep, AgentTrajectory
 

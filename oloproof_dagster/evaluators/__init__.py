@@ -16,6 +16,7 @@ from oloproof_dagster.declarations import (
     ToolCalls,
 )
 from oloproof_dagster.digests import canonical_json
+from oloproof_dagster.errors import NotJSON
 from oloproof_dagster.evaluators.custom import PythonEvaluator
 from oloproof_dagster.evaluators.evidence import CaseEvidence
 from oloproof_dagster.evaluators.outcome import OutcomeEvaluator
@@ -58,6 +59,30 @@ class Criterion:
         """Eligibility first, then the execution's status, then the evaluator."""
         if evidence.case.source_case is not None and not self.reads_pairs:
             return not_applicable(VerdictReason.METAMORPHIC_COPY)
+        try:
+            return self._verdict(evidence)
+        except RecursionError:  # a value nested some hundred levels deep costs its own verdict
+            return _too_deep()
+
+    def row(self, evidence: CaseEvidence) -> VerdictRow:
+        """The verdict as a row of the verdicts table."""
+        verdict = self.verdict(evidence)
+        try:
+            compared, noop = _text(verdict), self._noop(verdict, evidence)
+        except (NotJSON, RecursionError):  # deeper by the few levels that a row puts around a value
+            verdict, compared, noop = _too_deep(), None, None
+        return VerdictRow(
+            case_id=evidence.case.case_id,
+            trial=0,
+            criterion=self.name,
+            status=verdict.status,
+            reason=verdict.reason,
+            detail=verdict.detail,
+            compared=compared,
+            noop=noop,
+        )
+
+    def _verdict(self, evidence: CaseEvidence) -> Verdict:
         verdict = self.evaluator.eligibility(evidence)
         if verdict is not None:
             return verdict
@@ -68,25 +93,19 @@ class Criterion:
             reason = VerdictReason.EXECUTION_TIMEOUT if execution.status == "timeout" else VerdictReason.EXECUTION_ERROR
             detail = execution.error
             return failed(reason, detail) if self.errors_fail else missing(reason, detail)
-        try:
-            return self.evaluator.judge(evidence)
-        except RecursionError:  # a value nested some hundred levels deep costs its own verdict
-            return missing(VerdictReason.EVALUATOR_ERROR, "the values are nested too deep to be compared")
+        return self.evaluator.judge(evidence)
 
-    def row(self, evidence: CaseEvidence) -> VerdictRow:
-        """The verdict as a row of the verdicts table."""
-        verdict = self.verdict(evidence)
-        compared = [row.members() for row in verdict.compared]
-        return VerdictRow(
-            case_id=evidence.case.case_id,
-            trial=0,
-            criterion=self.name,
-            status=verdict.status,
-            reason=verdict.reason,
-            detail=verdict.detail,
-            compared=JSONText(canonical_json(compared)) if compared else None,
-            noop=None if verdict.status == "not_applicable" else self.evaluator.noop(evidence),
-        )
+    def _noop(self, verdict: Verdict, evidence: CaseEvidence) -> bool | None:
+        return None if verdict.status == "not_applicable" else self.evaluator.noop(evidence)
+
+
+def _text(verdict: Verdict) -> JSONText | None:
+    compared = [row.members() for row in verdict.compared]
+    return JSONText(canonical_json(compared)) if compared else None
+
+
+def _too_deep() -> Verdict:
+    return missing(VerdictReason.EVALUATOR_ERROR, "the values are nested too deep to be compared")
 
 
 def build(declarations: tuple[Declaration, ...], load_check: LoadCheck) -> Iterator[Criterion]:

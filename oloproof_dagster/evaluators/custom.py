@@ -23,7 +23,9 @@ class PythonEvaluator:
         try:
             found = self._function(CaseView(evidence))
         except (Exception, SystemExit) as error:
-            return missing(VerdictReason.EVALUATOR_ERROR, self._describe(error))
+            # A message may hold bytes of a file's name that are no text; evidence is UTF-8.
+            told = self._describe(error).encode("utf-8", "backslashreplace").decode("utf-8")
+            return missing(VerdictReason.EVALUATOR_ERROR, told)
         if isinstance(found, bool):
             return passed() if found else failed()
         wrong = _why_unusable(found)

@@ -8,7 +8,7 @@ from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.state import ABSENT
 from oloproof_dagster.system import ReplayChange
 from oloproof_dagster.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow
-from oloproof_dagster.trajectory import AgentCheckpoint, AgentTrajectory, from_text
+from oloproof_dagster.trajectory import AgentCheckpoint, AgentTrajectory, digest_without_latency, from_text
 
 FindReplay = Callable[["CaseEvidence", AgentCheckpoint, ReplayChange], ReplayRow | None]
 
@@ -29,6 +29,7 @@ class CaseEvidence:
     ) -> None:
         self.case, self.execution, self.source = case, execution, source
         self.state_text = state.state if state else None
+        self.trajectory_text = execution.trajectory if execution else None
         self._find_replay = find_replay
 
     @cached_property
@@ -62,8 +63,12 @@ class CaseEvidence:
 
     @cached_property
     def trajectory(self) -> AgentTrajectory | None:
-        text = self.execution.trajectory if self.execution else None
-        return None if text is None else from_text(text)
+        return None if self.trajectory_text is None else from_text(self.trajectory_text)
+
+    @cached_property
+    def trajectory_digest(self) -> str | None:
+        """What replay keys take of the recording."""
+        return None if self.trajectory_text is None else digest_without_latency(self.trajectory_text)
 
     def replay(self, checkpoint: AgentCheckpoint, change: ReplayChange) -> ReplayRow | None:
         """The replay recorded for this case's recording, or None."""
@@ -71,19 +76,47 @@ class CaseEvidence:
 
 
 class CaseView:
-    """A case as a python check sees it. Every value is the check's own copy.
+    """A case as a python check sees it. Every value is the check's own copy, made when it is first asked for.
 
-    `state` and `initial_state` are None where none was recorded or declared; `trajectory` likewise.
+    `state`, `initial_state` and `trajectory` are None where none was recorded or declared.
     """
 
     def __init__(self, evidence: CaseEvidence) -> None:
-        case, execution = evidence.case, evidence.execution
-        self.id = case.case_id
-        self.trial = execution.trial if execution else 0
-        self.input = parse_canonical(case.input)
-        self.expected = parse_canonical(case.expected)
-        self.metadata: dict[str, Any] = parse_canonical(case.metadata)
-        self.output = parse_canonical(execution.output) if execution and execution.output is not None else None
-        self.state = None if evidence.state_text is None else parse_canonical(evidence.state_text)
-        self.initial_state = None if case.initial_state is None else parse_canonical(case.initial_state)
-        self.trajectory = evidence.trajectory
+        self._evidence = evidence
+        self.id = evidence.case.case_id
+        self.trial = evidence.execution.trial if evidence.execution else 0
+
+    @cached_property
+    def input(self) -> Any:
+        return parse_canonical(self._evidence.case.input)
+
+    @cached_property
+    def expected(self) -> Any:
+        return parse_canonical(self._evidence.case.expected)
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        found: dict[str, Any] = parse_canonical(self._evidence.case.metadata)
+        return found
+
+    @cached_property
+    def output(self) -> Any:
+        execution = self._evidence.execution
+        return _or_none(execution.output if execution else None)
+
+    @cached_property
+    def state(self) -> Any:
+        return _or_none(self._evidence.state_text)
+
+    @cached_property
+    def initial_state(self) -> Any:
+        return _or_none(self._evidence.case.initial_state)
+
+    @cached_property
+    def trajectory(self) -> AgentTrajectory | None:
+        text = self._evidence.trajectory_text
+        return None if text is None else from_text(text)
+
+
+def _or_none(text: str | None) -> Any:
+    return None if text is None else parse_canonical(text)

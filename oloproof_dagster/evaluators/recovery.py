@@ -3,7 +3,7 @@
 from oloproof_dagster.declarations import FaultRecovery
 from oloproof_dagster.evaluators.evidence import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, failed, missing, not_applicable, passed
-from oloproof_dagster.fault import RESUME, Target, faulted_call, target
+from oloproof_dagster.fault import RESUME, Target, fault_step, target
 from oloproof_dagster.reasons import VerdictReason
 from oloproof_dagster.tables import ReplayRow
 from oloproof_dagster.trajectory import continuation_constraints, from_text
@@ -31,8 +31,11 @@ class RecoveryEvaluator:
             return missing(VerdictReason.SYSTEM_VERSION_NOT_LOADED, "no replay is recorded for this version")
         if control.discarded is not None:
             return missing(VerdictReason(control.discarded), control.error)
-        if self._declared.control == "calls_and_state" and control.state_matches is not True:
-            return missing(VerdictReason.CONTROL_DIVERGED, "the state after the control is not the recorded one")
+        if self._declared.control == "calls_and_state":
+            if control.state_matches is None:
+                return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
+            if not control.state_matches:
+                return missing(VerdictReason.CONTROL_DIVERGED, "the state after the control is not the recorded one")
         fault = evidence.replay(aim.checkpoint, aim.change)
         if fault is None:
             return missing(VerdictReason.SYSTEM_VERSION_NOT_LOADED, "no replay is recorded for this version")
@@ -51,7 +54,7 @@ class RecoveryEvaluator:
         if broken is not None:
             detail = f"broke {broken.name}" + (f": {broken.detail}" if broken.detail else "")
             return failed(VerdictReason.ACTED_WRONGLY, detail)
-        after = faulted_call(evidence.trajectory, aim, spliced).index
+        after = fault_step(evidence.trajectory, aim, spliced).index
         if any(call.index > after and call.tool_name in self._declared.escalate_tools for call in spliced.calls):
             return passed(VerdictReason.ESCALATED)
         if spliced.truncated:

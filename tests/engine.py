@@ -1,0 +1,295 @@
+"""A release run made by the engine's own functions in a project's folder, without Dagster."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from oloproof_dagster.cases import read_cases
+from oloproof_dagster.evidence import Attempt
+from oloproof_dagster.execution import Counts, Identity, Recorded, execute, executions, facts, states
+from oloproof_dagster.judgment import Judgment, criteria
+from oloproof_dagster.loading import load_system
+from oloproof_dagster.parquet import Index, Stored, stage
+from oloproof_dagster.preflight import own_files
+from oloproof_dagster.project import Project, load_project
+from oloproof_dagster.replay import Recorded as RecordedReplays
+from oloproof_dagster.replay import replay_all, replays, sources
+from oloproof_dagster.runs import evidence_of
+from oloproof_dagster.sandbox import Sandbox
+from oloproof_dagster.tables import (
+    EXECUTIONS,
+    REPLAYS,
+    STATES,
+    SUITE,
+    TABLES,
+    VERDICTS,
+    ExecutionRow,
+    StateRow,
+    SuiteRow,
+    Table,
+    VerdictRow,
+)
+from oloproof_dagster.transforms import SuiteCount, expand
+
+AGENT = '''
+import copy
+from pathlib import Path
+
+from oloproof_dagster import AgentCheckpoint, AgentConstraintCheck, AgentStep, AgentTrajectory, current_case
+
+
+class Agent:
+    """Makes the calls that its input lists, notes each in its world, and is replayed as its input says."""
+
+    def __init__(self):
+        self.state = {}
+
+    def reset(self, state):
+        self.state = state
+
+    def snapshot(self):
+        return self.state
+
+    def __call__(self, given):
+        if given.get("raises", False) in (True, given.get("text")):
+            raise ValueError("told to raise")
+        if given.get("records", True):
+            current_case().agent_trajectory(self.work(given, given["calls"]))
+        if given.get("raises") == "late":
+            raise ValueError("told to raise once it had recorded")
+        return given.get("output", {"answer": "done"})
+
+    def replay(self, trajectory, *, checkpoint, change):
+        given = current_case().input
+        with (Path(__file__).parent / "replays.txt").open("a") as told:
+            told.write(f"{current_case().id} {checkpoint.checkpoint_id} {change.fault or change.kind}\\n")
+        how = given.get(change.kind, "as recorded")
+        if how == "raises":
+            raise ValueError("cannot be replayed")
+        if how == "returns nonsense":
+            return {"steps": "none"}
+        if how == "echoes":
+            return trajectory
+        if how == "exits":
+            raise SystemExit(3)
+        prefix = checkpoint.step_index or 0
+        if prefix:
+            self.state = checkpoint.payload
+        calls = [step.index for step in trajectory.calls if step.index > prefix]
+        left = given["calls"][len(trajectory.calls) - len(calls):]
+        fault = calls.index(change.step_index) if change.kind == "inject_fault" else None
+        if how == "makes another call first":
+            left, fault = [{"tool": "other"}, *left], fault and fault + 1
+        if how == "makes another call instead":
+            left = [*left[:fault], {"tool": "other"}, *left[fault + 1:]]
+        if how == "leaves the world otherwise":
+            self.state["left"] = "otherwise"
+        if how == "does not inject":
+            fault = None
+        if how == "ends otherwise":
+            given["ends"] = "failure"
+        return self.work(given, left, fault, change.fault_result)
+
+    def work(self, given, calls, fault=None, fault_result=None):
+        """Makes the calls; the one at position `fault` returns the fault's result, and the agent reacts to it."""
+        steps, checkpoints, constraints = [], [], []
+        names = given.get("ids", True)
+        kept = given.get("checkpoints", "all")
+        if kept != "none":
+            checkpoints.append(AgentCheckpoint(checkpoint_id="start", payload=copy.deepcopy(self.state)))
+
+        def add(kind, **more):
+            steps.append(AgentStep(index=len(steps) + 1, kind=kind, **more))
+
+        def say(position, call):
+            add("tool_call", tool_name=call["tool"], call_id=f"c{position}" if names else None,
+                arguments=call.get("arguments", {}))
+
+        def hear(position, call):
+            if position == fault:
+                result = fault_result
+            else:
+                self.state.setdefault("done", []).append(call["tool"])
+                result = {"ok": call["tool"]}
+            add("tool_result", tool_name=call["tool"], call_id=f"c{position}" if names else None, result=result)
+
+        if given.get("parallel"):
+            for each in enumerate(calls):
+                say(*each)
+            for each in enumerate(calls):
+                hear(*each)
+        else:
+            for position, call in enumerate(calls):
+                say(position, call)
+                hear(position, call)
+                if kept == "all":
+                    checkpoints.append(AgentCheckpoint(
+                        checkpoint_id=f"after {call['tool']}", step_index=len(steps), kind="tool_result",
+                        payload=copy.deepcopy(self.state),
+                    ))
+                if position == fault:
+                    break
+        ends, truncated = given.get("ends", "success"), given.get("truncated", False)
+        if fault is not None:
+            after = given.get("after", "recovers")
+            ends = {"fails": "failure", "stops": "unknown"}.get(after, "success")
+            truncated = after == "is cut off"
+            if after in ("escalates", "escalates in vain", "breaks and escalates"):
+                add("tool_call", tool_name="ask_human", call_id="ask")
+            if after == "escalates in vain":
+                ends = "failure"
+            if after in ("breaks a rule", "breaks and escalates"):
+                constraints.append(AgentConstraintCheck(
+                    name="honest", passed=False, detail="said it was paid", step_index=len(steps)
+                ))
+            if after == "keeps a rule":
+                constraints.append(AgentConstraintCheck(name="honest", passed=True, step_index=len(steps)))
+        add("final", result="done")
+        return AgentTrajectory(
+            steps=tuple(steps), checkpoints=tuple({c.checkpoint_id: c for c in checkpoints}.values()),
+            constraints=tuple(constraints), terminal_status=ends, truncated=truncated,
+        )
+
+
+agent = Agent()
+'''
+AGENT_SYSTEM = {"name": "agent", "version": "v1", "callable": "app:agent"}
+
+
+def agent_case(case_id: str, *tools: str, more: Mapping[str, Any] | None = None, **given: Any) -> dict[str, Any]:
+    """A case whose agent calls these tools; `given` says how it behaves, `more` is laid over the case."""
+    calls = [{"tool": tool, "arguments": {"n": number}} for number, tool in enumerate(tools, 1)]
+    return {
+        "id": case_id,
+        "input": {"calls": calls, "text": f"case {case_id}", **given},
+        "initial_state": {"balance": 0},
+        **(more or {}),
+    }
+
+
+class Engine:
+    """One version of a project, taken through the walk a stage at a time; every stage reads what is stored."""
+
+    def __init__(self, root: Path) -> None:
+        self.project: Project = load_project(root)
+        self.version = self.project.version
+        self.evidence = evidence_of(self.project)
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(self.project.suite.system.name, self.version, own_files(self.project).code_digest)
+
+    def stored(self, table: str) -> Stored[Any]:
+        return self.evidence.table(table, self.version)
+
+    def put(self, table: Table[Any], rows: Any, noted: Callable[[], dict[str, Any]] = dict) -> None:
+        path = self.stored(table.name).path
+        stage(path.with_suffix(".staged"), table, rows, noted).path.replace(path)
+
+    def expand(self) -> Stored[SuiteRow]:
+        """Writes the suite as the dataset has it now."""
+        count = SuiteCount()
+        self.put(SUITE, count.counting(expand(self.project, read_cases(self.project))), count.facts)
+        return self.stored("transformed_cases")
+
+    def execute(self, *, fresh: bool = False, retry_errors: bool = False) -> Counts:
+        """Writes `trajectories` and `environment_states`."""
+        suite = self.expand()
+        attempt = self.evidence.open_attempt(self.version, fresh=fresh)
+        with self.sandbox() as sandbox, self.recorded(attempt) as recorded:
+            counts = execute(
+                suite.rows(),
+                sandbox,
+                recorded,
+                identity=self.identity,
+                n_cases=len(suite),
+                retry_errors=retry_errors,
+            )
+            noted = facts(self.identity, attempt.number)
+            self.put(EXECUTIONS, executions(suite.rows(), recorded, self.identity), lambda: noted)
+            self.put(STATES, states(suite.rows(), recorded, self.identity), lambda: noted)
+        return counts
+
+    def replay(self, *, retry_errors: bool = False) -> Counts:
+        """Writes `fault_replays` and completes the attempt."""
+        attempt = self.evidence.attempt(self.version)
+        assert attempt is not None
+        suite, declared = self.stored("transformed_cases"), self.project.replayed
+        with ExitStack() as stack:
+            executions, states, former = (
+                stack.enter_context(closing(Index[Any](each)))
+                for each in (
+                    self.stored("trajectories"),
+                    self.stored("environment_states"),
+                    self.of_attempt("fault_replays", attempt),
+                )
+            )
+            parts = stack.enter_context(closing(self.evidence.parts(attempt, "replays")))
+            recorded = RecordedReplays(parts, former)
+            counts = replay_all(
+                sources(suite.rows(), executions, states, self.identity),
+                stack.enter_context(self.sandbox()),
+                recorded,
+                declared=declared,
+                identity=self.identity,
+                n_cases=len(suite),
+                retry_errors=retry_errors,
+            )
+            found = sources(suite.rows(), executions, states, self.identity)
+            made = replays(found, recorded, declared=declared, identity=self.identity)
+            self.put(REPLAYS, made, lambda: facts(self.identity, attempt.number))
+        self.evidence.complete(attempt)
+        return counts
+
+    def judge(self) -> dict[tuple[str, str], VerdictRow]:
+        """Writes `verdicts`; gives them by case and criterion."""
+        tables = ("transformed_cases", "trajectories", "environment_states", "fault_replays")
+        judgment = Judgment(*map(self.stored, tables))
+        self.put(VERDICTS, judgment.verdicts(criteria(self.project)), lambda: {"n_unreached": judgment.n_unreached})
+        judgment.close()
+        return {(row.case_id, row.criterion): row for row in self.stored("verdicts").rows()}
+
+    def run(self) -> dict[tuple[str, str], VerdictRow]:
+        """The whole walk up to verdicts."""
+        self.execute()
+        self.replay()
+        return self.judge()
+
+    @contextmanager
+    def sandbox(self) -> Iterator[Callable[[], Sandbox]]:
+        """Makes the project's one sandbox when it is first asked for."""
+        made: list[Sandbox] = []
+
+        def sandbox() -> Sandbox:
+            if not made:
+                made.append(Sandbox(load_system(self.project)))
+            return made[0]
+
+        try:
+            yield sandbox
+        finally:
+            for each in made:
+                each.close()
+
+    @contextmanager
+    def recorded(self, attempt: Attempt) -> Iterator[Recorded]:
+        with (
+            closing(self.evidence.parts(attempt, "executions")) as parts,
+            closing(Index[ExecutionRow](self.of_attempt("trajectories", attempt))) as executions,
+            closing(Index[StateRow](self.of_attempt("environment_states", attempt))) as states,
+        ):
+            yield Recorded(parts, executions, states)
+
+    def of_attempt(self, table: str, attempt: Attempt) -> Stored[Any]:
+        """A stored table, without its rows where an earlier attempt made it."""
+        stored = self.stored(table)
+        return stored if stored.facts().get("attempt") == attempt.number else stored.nothing()
+
+    def rows(self, table: str) -> list[Any]:
+        return list(self.stored(table).rows())
+
+
+def contents(engine: Engine) -> Mapping[str, str]:
+    """The content digest of every stored table."""
+    return {name: engine.stored(name).content for name in TABLES if engine.stored(name).exists}
