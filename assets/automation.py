@@ -1,15 +1,25 @@
 """What runs without a hand: the jobs, the nightly schedule, and the two sensors that follow the system version."""
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
-from oloproof_dagster.assets.stage import Names
 
-from oloproof_dagster.project import Project
+from oloproof_dagster.assets.processes import report_killed
+from oloproof_dagster.assets.stage import Names
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.preflight import project_digest
+from oloproof_dagster.project import PROJECT_FILE, Project, load_project
 
 NO_RETRIES = {"dagster/max_retries": "0"}
 """A red Gate is an answer, not a crash to be retried."""
+
+RETRIED_AFTER_SECONDS = 3600
+"""How long a failed run rests whose cause does not lie in the project's files, and so cannot be seen to be gone."""
+
+PROJECT_TAG = "oloproof/project"
+"""Bears the digest of the files that a requested run is of."""
 
 SUITE = ("cases", "transformed_cases")
 RECORDED = ("trajectories", "environment_states", "fault_replays")
@@ -21,7 +31,7 @@ def jobs(project: Project, executor: dg.ExecutorDefinition | None) -> list[Any]:
     names = Names(project.slug)
     ours = dg.AssetSelection.assets(*(names.key(table) for table in (*SUITE, *RECORDED, *JUDGED)))
     behind = dg.AssetSelection.assets(names.key("gate")).downstream()
-    common: dict[str, Any] = {"partitions_def": names.partitions, "tags": NO_RETRIES, "executor_def": executor}
+    common: dict[str, Any] = {"tags": NO_RETRIES, "executor_def": executor}
     return [
         dg.define_asset_job(
             f"{names.slug}_release_run",
@@ -62,9 +72,10 @@ def schedules(project: Project) -> list[dg.ScheduleDefinition]:
         description="Executes and decides the current version again.",
     )
     def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
-        register(context.instance, project)
+        now = as_now(project)
+        register(context.instance, now)
         return dg.RunRequest(
-            partition_key=project.version,
+            partition_key=now.version,
             run_config=fresh_run(project),
             asset_selection=evaluation_selection(project),
             tags=NO_RETRIES,
@@ -85,9 +96,10 @@ def sensors(project: Project) -> list[dg.SensorDefinition]:
         description="Adds the partition of the version that the project declares now.",
     )
     def registering(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        if context.instance.has_dynamic_partition(names.partitions.name or "", project.version):
-            return dg.SkipReason(f"system version {project.version!r} is registered")
-        return dg.SensorResult(dynamic_partitions_requests=[names.partitions.build_add_request([project.version])])
+        version = as_now(project).version
+        if context.instance.has_dynamic_partition(names.partitions.name or "", version):
+            return dg.SkipReason(f"system version {version!r} is registered")
+        return dg.SensorResult(dynamic_partitions_requests=[names.partitions.build_add_request([version])])
 
     @dg.sensor(
         name=f"{names.slug}_evaluate_new_system_version",
@@ -97,10 +109,23 @@ def sensors(project: Project) -> list[dg.SensorDefinition]:
         description="Requests a release run of the current version when it has no decided Gate.",
     )
     def evaluating(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
-        register(context.instance, project)
-        return request_for(context.instance, project)
+        now = as_now(project)
+        register(context.instance, now)
+        return request_for(context.instance, now)
 
     return [registering, evaluating]
+
+
+def as_now(project: Project) -> Project:
+    """The project as its files declare it now: a code location that is loaded once ticks for days.
+
+    Raises:
+        ConfigError: its files cannot be used, or its name, which all keys are made of, is another.
+    """
+    now = load_project(project.root)
+    if now.slug != project.slug:
+        raise ConfigError.at(PROJECT_FILE, None, f"the project is named {now.slug} now; reload the code location")
+    return now
 
 
 def register(instance: dg.DagsterInstance, project: Project) -> bool:
@@ -115,32 +140,44 @@ def register(instance: dg.DagsterInstance, project: Project) -> bool:
 def request_for(instance: dg.DagsterInstance, project: Project) -> dg.RunRequest | dg.SkipReason:
     """A run for the current version, unless its Gate is decided or a run of it is under way.
 
-    A failed run is asked for again once its cause is gone: the run key counts the runs that there were, and a failure
-    is retried only after the project's files changed.
+    A failed run is asked for again when the project's files have changed since, else after an hour, as what broke it
+    may lie elsewhere. The run key counts the runs that there were, so that no key blocks a version for ever.
     """
     names, version = Names(project.slug), project.version
-    decided = instance.fetch_materializations(
-        dg.AssetRecordsFilter(asset_key=names.key("gate"), asset_partitions=[version]), limit=1
-    ).records
-    if decided:
-        return dg.SkipReason(f"the Gate of system version {version!r} is decided")
+    last = names.key("gate" if project.policy else "metrics")  # without release.yaml nothing is ever decided
+    if instance.fetch_materializations(
+        dg.AssetRecordsFilter(asset_key=last, asset_partitions=[version]), limit=1
+    ).records:
+        return dg.SkipReason(f"system version {version!r} is evaluated")
+    report_killed(instance)
     runs = _runs(instance, names, version)
-    if any(not run.is_finished for run in runs):
+    if any(not each.dagster_run.is_finished for each in runs):
         return dg.SkipReason(f"a run of system version {version!r} is under way")
-    from oloproof_dagster.preflight import project_digest
-
     now = project_digest(project)
-    if any(run.tags.get("oloproof/project") == now for run in runs):
-        return dg.SkipReason(f"the run of system version {version!r} failed and nothing changed since")
+    if runs and runs[0].dagster_run.tags.get(PROJECT_TAG) == now and not _rested(runs[0]):
+        return dg.SkipReason(f"the last run of system version {version!r} failed and no file changed since")
     return dg.RunRequest(
-        run_key=f"{version}/{now}",
+        run_key=f"{version}/{now}/{len(runs)}",
         partition_key=version,
         asset_selection=evaluation_selection(project),
-        tags={**NO_RETRIES, "oloproof/project": now},
+        tags={**NO_RETRIES, PROJECT_TAG: now},
     )
 
 
-def _runs(instance: dg.DagsterInstance, names: Names, version: str) -> Sequence[dg.DagsterRun]:
-    return instance.get_runs(
-        dg.RunsFilter(job_name=f"{names.slug}_release_run", tags={"dagster/partition": version}), limit=50
-    )
+def _rested(record: dg.RunRecord) -> bool:
+    """Whether a failed run is old enough to be asked for again; what a person cancelled stays cancelled."""
+    failed = record.dagster_run.status == dg.DagsterRunStatus.FAILURE
+    return failed and time.time() - (record.end_time or 0) > RETRIED_AFTER_SECONDS
+
+
+def _runs(instance: dg.DagsterInstance, names: Names, version: str) -> Sequence[dg.RunRecord]:
+    """The runs that executed a version, the latest first, wherever they were started: a job, the asset graph, a
+    command."""
+    records = instance.get_run_records(dg.RunsFilter(tags={"dagster/partition": version}))
+    executed = names.key("trajectories")
+    return [
+        each
+        for each in records
+        if each.dagster_run.job_name == f"{names.slug}_release_run"
+        or executed in (each.dagster_run.asset_selection or ())
+    ]

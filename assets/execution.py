@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
-from oloproof_dagster.assets.stage import Made, Names, Stage
 
+from oloproof_dagster.assets.stage import Made, Names, Stage, require_as_loaded
 from oloproof_dagster.digests import digest
 from oloproof_dagster.execution import (
     ENGINE_VERSION,
@@ -18,10 +18,10 @@ from oloproof_dagster.execution import (
     facts,
     states,
 )
-from oloproof_dagster.preflight import own_files
+from oloproof_dagster.parquet import Index, Stored
 from oloproof_dagster.progress import current_progress
-from oloproof_dagster.project import Project
-from oloproof_dagster.tables import EXECUTIONS, STATES, Index, Stored, SuiteRow
+from oloproof_dagster.project import Project, load_project
+from oloproof_dagster.tables import EXECUTIONS, STATES, SuiteRow
 
 GROUP = "execution"
 
@@ -37,24 +37,22 @@ class ExecutionConfig(dg.Config):
     retry_errors: bool = False
 
 
-def identity(project: Project) -> Identity:
-    """Whose behaviour a run of this project records."""
-    return Identity(project.suite.system.name, project.version, own_files(project).code_digest)
+def identity(stage: Stage) -> Identity:
+    """Whose behaviour a run records that executes now."""
+    project = stage.project
+    return Identity(project.suite.system.name, project.version, stage.session.code_digest(project))
 
 
 def require_current_version(context: dg.AssetExecutionContext, project: Project) -> None:
-    """Refuses to execute for a version that is not registered, or not the one that the project declares now."""
-    names, version = Names(project.slug), context.partition_key
-    if version != project.version:
+    """Refuses to execute for a version that is not the one that oloproof.yaml declares now."""
+    names, version, declared = Names(project.slug), context.partition_key, load_project(project.root).version
+    if version != declared:
         raise dg.Failure(
-            f"this run is for system version {version!r}, but oloproof.yaml declares {project.version!r}:"
+            f"this run is for system version {version!r}, but oloproof.yaml declares {declared!r}:"
             f" run {names.slug}_rejudge to judge what is recorded of {version!r}",
             allow_retries=False,
         )
-    if not context.instance.has_dynamic_partition(names.partitions.name or "", version):
-        raise dg.Failure(
-            f"system version {version!r} is not registered; `oloproof versions --register` adds it", allow_retries=False
-        )
+    require_as_loaded(project)
 
 
 def execution_assets(project: Project) -> list[dg.AssetsDefinition]:
@@ -94,8 +92,8 @@ class ExecutionPass:
         self, context: dg.AssetExecutionContext, project: Project, config: ExecutionConfig, suite: Stored[SuiteRow]
     ) -> None:
         self._executions, self._states = Stage(context, project, EXECUTIONS), Stage(context, project, STATES)
-        self._config, self._suite, self._identity = config, suite, identity(project)
-        self._log = context.log
+        self._config, self._suite, self._identity = config, suite, identity(self._executions)
+        self._project, self._log = project, context.log
 
     def results(self) -> Iterator[dg.MaterializeResult[Any]]:
         evidence, version = self._executions.evidence, self._executions.version
@@ -137,7 +135,7 @@ class ExecutionPass:
         start = time.perf_counter()
         counts = execute(
             self._suite.rows(),
-            lambda: self._executions.session.sandbox(),
+            lambda: self._executions.session.sandbox(self._project, self._identity.code),
             recorded,
             identity=self._identity,
             n_cases=len(self._suite),

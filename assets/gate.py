@@ -4,21 +4,23 @@
 """
 
 import functools
+import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from oloproof_dagster.assets.stage import Made, Names, Stage
 
+from oloproof_dagster.assets.stage import Made, Names, Stage
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.gate import SuiteFacts, decide, settle
 from oloproof_dagster.labels import unchecked_criteria, validities
 from oloproof_dagster.markdown import table
+from oloproof_dagster.parquet import Stored
 from oloproof_dagster.policy import GATE_CHECK, Policy
 from oloproof_dagster.project import Project, load_project
-from oloproof_dagster.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, Stored, SuiteRow
+from oloproof_dagster.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, SuiteRow
 
 GROUP = "release"
 
@@ -84,7 +86,7 @@ def labels_digest(project: Project) -> str:
     return digest(
         "labels/v1",
         [
-            [each.name, (project.root / each.validity_labels).read_text("utf-8", "replace")]
+            [each.name, hashlib.sha256((project.root / each.validity_labels).read_bytes()).hexdigest()]
             for each in project.transforms
             if each.validity_labels
         ],

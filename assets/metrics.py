@@ -3,15 +3,15 @@
 from typing import Any
 
 import dagster as dg
-from oloproof_dagster.assets.stage import Made, Names, Stage
 
+from oloproof_dagster.assets.stage import Made, Names, Stage
 from oloproof_dagster.digests import digest
 from oloproof_dagster.intervals import STATISTICS_VERSION
-from oloproof_dagster.memberships import memberships
 from oloproof_dagster.metrics import measure
+from oloproof_dagster.parquet import Stored
 from oloproof_dagster.project import Project
-from oloproof_dagster.slices import measure_slices
-from oloproof_dagster.tables import METRICS, SLICES, ExecutionRow, MetricRow, Stored, SuiteRow, VerdictRow
+from oloproof_dagster.slices import measure_slices, memberships
+from oloproof_dagster.tables import METRICS, SLICES, ExecutionRow, MetricRow, SuiteRow, VerdictRow
 
 GROUP = "judgment"
 
@@ -26,7 +26,7 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
         "metrics",
         reads=("verdicts", "transformed_cases"),
         group=GROUP,
-        code_version=digest("code_version/v1", [statistics, list(project.criteria)]),
+        code_version=digest("code_version/v1", statistics),
         description="One row a criterion: its rate over the suite, the interval, and what is missing or excluded.",
     )
     def metrics(
@@ -45,7 +45,9 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
             unreached = verdicts.facts()["n_unreached"]
             return Made(rows, lambda: {"n_unreached": unreached}, lambda: plotted(rows))
 
-        return Stage(context, project, METRICS).materialize(make, verdicts, transformed_cases)
+        stage = Stage(context, project, METRICS)
+        result = stage.materialize(make, verdicts, transformed_cases)
+        return result._replace(metadata={**(result.metadata or {}), **made_anew(stage)})
 
     @names.asset(
         "slices",
@@ -78,6 +80,17 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
         return Stage(context, project, SLICES).materialize(make, verdicts, trajectories, transformed_cases)
 
     return [metrics, slices]
+
+
+def made_anew(stage: Stage) -> dict[str, Any]:
+    """How much of the version's evidence its latest execution and replays made, and how long that took."""
+    executed, replayed = stage.said_of("trajectories"), stage.said_of("fault_replays")
+    found: dict[str, Any] = {}
+    for name in ("executed", "replayed", "answered_from_evidence", "seconds"):
+        values = [said[name].value for said in (executed, replayed) if name in said]
+        if values:
+            found[name] = sum(values)
+    return found
 
 
 def clusters(suite: Stored[SuiteRow]) -> dict[str, str]:

@@ -7,15 +7,22 @@ import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
-from oloproof_dagster.assets.automation import JUDGED, SUITE, evaluation_selection, register
-from oloproof_dagster.assets.stage import Names
+from dagster.components.definitions import LazyDefinitions
 
+from oloproof_dagster.assets.automation import JUDGED, SUITE, evaluation_selection, register
+from oloproof_dagster.assets.processes import living, report_killed
+from oloproof_dagster.assets.stage import Names
 from oloproof_dagster.definitions import build_definitions
 from oloproof_dagster.errors import ConfigError, EvidenceError, OloproofError
+from oloproof_dagster.loading import importing_from
+from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.project import Project
+from oloproof_dagster.resources import EvidenceStore
+from oloproof_dagster.runs import evidence_of
 
 DEFINITIONS_FILE = "definitions.py"
 
@@ -25,7 +32,7 @@ class Materialized:
     """What a run did: each table's metadata, and what broke, if anything did."""
 
     metadata: Mapping[str, Mapping[str, Any]]
-    failure: Exception | None
+    failure: BaseException | None
 
     @property
     def warnings(self) -> list[str]:
@@ -49,10 +56,15 @@ class Materialized:
 def materialize(
     project: Project, instance: dg.DagsterInstance, *, version: str, fresh: bool = False, retry_errors: bool = False
 ) -> Materialized:
-    """Materialises a release run of the current version, or judges again what is recorded of another."""
+    """Materialises a release run of the current version, or judges again what is recorded of another.
+
+    Raises:
+        ConfigError: the project's definitions cannot be built, or what they need is not there.
+    """
     names, current = Names(project.slug), version == project.version
     job_name = f"{names.slug}_{'release_run' if current else 'rejudge'}"
     definitions = project_definitions(project)
+    _require_own_evidence(project, definitions)
     try:
         job = definitions.resolve_job_def(job_name)
     except (dg.DagsterError, KeyError) as error:
@@ -64,14 +76,22 @@ def materialize(
         selection = evaluation_selection(project)
     else:
         selection = [names.key(table) for table in (*SUITE, *JUDGED)]
-    result = job.execute_in_process(
-        instance=instance,
-        partition_key=version,
-        asset_selection=selection,
-        raise_on_error=False,
-        run_config=_run_config(names, current=current, fresh=fresh, retry_errors=retry_errors),
+    report_killed(instance)
+    try:
+        with living(instance) as tags:
+            result = job.execute_in_process(
+                instance=instance,
+                partition_key=version,
+                asset_selection=selection,
+                raise_on_error=False,
+                run_config=_run_config(names, current=current, fresh=fresh, retry_errors=retry_errors),
+                tags=tags,
+            )
+    except (dg.DagsterInvalidConfigError, dg.DagsterInvalidSubsetError) as error:
+        raise _not_started(str(error)) from error
+    return Materialized(
+        {**({} if current else _recorded(project, version)), **_metadata(result)}, _failure(result, names)
     )
-    return Materialized(_metadata(result), _failure(result, names))
 
 
 def project_definitions(project: Project) -> dg.Definitions:
@@ -83,18 +103,25 @@ def project_definitions(project: Project) -> dg.Definitions:
     path = project.root / DEFINITIONS_FILE
     if not path.is_file():
         return build_definitions(project)
+    own_files = OwnFiles.of(project, path.stem)
+    own_files.forget()
     spec = importlib.util.spec_from_file_location(f"oloproof_definitions_of_{project.slug}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
+        with importing_from(project.root):  # as `dagster dev` in that folder has it
+            spec.loader.exec_module(module)
+        found = [
+            value() if isinstance(value, LazyDefinitions) else value
+            for value in vars(module).values()
+            if isinstance(value, dg.Definitions | LazyDefinitions)
+        ]
     except OloproofError:
         raise
     except Exception as error:
-        raise ConfigError(f"{DEFINITIONS_FILE}: {type(error).__name__}: {error}") from error
-    found = [value for value in vars(module).values() if isinstance(value, dg.Definitions)]
+        raise ConfigError(f"{DEFINITIONS_FILE}: {own_files.describe(error)}") from error
     if len(found) != 1:
         raise ConfigError(
             f"{DEFINITIONS_FILE}: must define one Definitions object, such as"
@@ -102,6 +129,26 @@ def project_definitions(project: Project) -> dg.Definitions:
             f" {len(found)}"
         )
     return found[0]
+
+
+def _require_own_evidence(project: Project, definitions: dg.Definitions) -> None:
+    """Refuses definitions that keep evidence where the commands would not look for it, and so would show an older
+    run."""
+    store, own = (definitions.resources or {}).get(Names(project.slug).evidence), evidence_of(project).root
+    if isinstance(store, EvidenceStore) and Path(store.root) != own:
+        raise ConfigError(
+            f"{DEFINITIONS_FILE}: evidence_root is {store.root}, but the command line works on {own};"
+            " leave evidence_root out, or run through Dagster's own commands"
+        )
+
+
+def _recorded(project: Project, version: str) -> dict[str, dict[str, Any]]:
+    """What a run that executes nothing has of each table of evidence: all its rows."""
+    evidence = evidence_of(project)
+    return {
+        table: {"answered_from_evidence": len(evidence.table(table, version))}
+        for table in ("trajectories", "fault_replays")
+    }
 
 
 def _run_config(names: Names, *, current: bool, fresh: bool, retry_errors: bool) -> dict[str, Any]:
@@ -124,8 +171,9 @@ def _metadata(result: dg.ExecuteInProcessResult) -> dict[str, dict[str, Any]]:
     }
 
 
-def _failure(result: dg.ExecuteInProcessResult, names: Names) -> Exception | None:
+def _failure(result: dg.ExecuteInProcessResult, names: Names) -> BaseException | None:
     """What broke, as an exception of ours; a blocking check that failed is an answer and nothing broken."""
+    blocked = False
     for event in result.all_events:
         if not event.is_step_failure:
             continue
@@ -134,16 +182,30 @@ def _failure(result: dg.ExecuteInProcessResult, names: Names) -> Exception | Non
             return ConfigError(str(data.user_failure_data.description))
         errors = _chain(data.error)
         if any(error.cls_name == "DagsterAssetCheckFailedError" for error in errors):
+            blocked = True
             continue
+        if any(error.cls_name in _INTERRUPTED for error in errors):
+            return KeyboardInterrupt()
         for error in errors:
             if error.cls_name in _OURS:
                 return _OURS[error.cls_name](_message(error))
         innermost = errors[-1]
         where = (event.step_key or "").removeprefix(f"{names.slug}__")
         return RuntimeError(f"{where}: {_message(innermost)}\n" + "".join(innermost.stack))
-    return None
+    if result.success or blocked:
+        return None
+    for event in result.all_events:  # no step was begun: a resource of the project's own could not be made
+        if event.is_failure and event.event_type == dg.DagsterEventType.RUN_FAILURE:
+            errors = _chain(event.job_failure_data.error)
+            return _not_started(_message(errors[-1]) if errors else event.message or "it failed")
+    return RuntimeError("the run failed and no step of it did")
 
 
+def _not_started(why: str) -> ConfigError:
+    return ConfigError(f"the run could not start: {' '.join(why.partition('Stack Trace')[0].split())}")
+
+
+_INTERRUPTED = {"DagsterExecutionInterruptedError", "KeyboardInterrupt"}
 _OURS: dict[str, type[OloproofError]] = {"ConfigError": ConfigError, "EvidenceError": EvidenceError}
 
 

@@ -5,16 +5,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import dagster as dg
+
 from oloproof_dagster.assets.execution import identity, require_current_version
 from oloproof_dagster.assets.stage import Made, Names, Stage
-
 from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence import Attempt
-from oloproof_dagster.execution import ENGINE_VERSION, Counts, facts
+from oloproof_dagster.execution import ENGINE_VERSION, Counts, facts, identity_of
+from oloproof_dagster.parquet import Index, Stored
 from oloproof_dagster.progress import current_progress
 from oloproof_dagster.project import Project
 from oloproof_dagster.replay import Recorded, Source, replay_all, replays, sources
-from oloproof_dagster.tables import REPLAYS, ExecutionRow, Index, StateRow, Stored, SuiteRow
+from oloproof_dagster.tables import REPLAYS, ExecutionRow, StateRow, SuiteRow
 
 GROUP = "execution"
 
@@ -45,25 +46,30 @@ def replay_assets(project: Project) -> list[dg.AssetsDefinition]:
         trajectories: Stored[ExecutionRow],
         environment_states: Stored[StateRow],
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        require_current_version(context, project)
-        recordings = Recordings(project, transformed_cases, trajectories, environment_states)
-        yield from ReplayPass(context, project, config, recordings).results()
+        stage = Stage(context, project, REPLAYS)
+        if not stage.session.loaded:
+            require_current_version(context, project)
+        recordings = Recordings(transformed_cases, trajectories, environment_states)
+        yield from ReplayPass(stage, config, recordings).results()
 
     return [fault_replays]
 
 
 class Recordings:
-    """The source cases that can be replayed, read from the tables once for making and once for writing."""
+    """The source cases that can be replayed, read from the tables once for making and once for writing.
 
-    def __init__(
-        self, project: Project, suite: Stored[SuiteRow], executions: Stored[ExecutionRow], states: Stored[StateRow]
-    ) -> None:
-        self.upstream = (suite, executions, states)
-        self._project, self._executions, self._states = project, Index(executions), Index(states)
+    `identity` is the one that the cases were executed under, so that a replay never joins other code's recording.
+    """
+
+    def __init__(self, suite: Stored[SuiteRow], executions: Stored[ExecutionRow], states: Stored[StateRow]) -> None:
+        self.upstream, self.identity = (suite, executions, states), identity_of(executions.facts())
+        self._executions, self._states = Index(executions), Index(states)
         self.n_cases = int(suite.facts().get("n_source_cases", 0))
 
     def __iter__(self) -> Iterator[Source]:
-        return sources(self.upstream[0].rows(), self._executions, self._states, identity(self._project))
+        if self.identity is None:
+            return iter(())
+        return sources(self.upstream[0].rows(), self._executions, self._states, self.identity)
 
     def close(self) -> None:
         self._executions.close()
@@ -73,11 +79,10 @@ class Recordings:
 class ReplayPass:
     """One run's replays: reused whole, or the missing ones made and the table written."""
 
-    def __init__(
-        self, context: dg.AssetExecutionContext, project: Project, config: ReplayConfig, recordings: Recordings
-    ) -> None:
-        self._stage, self._recordings = Stage(context, project, REPLAYS), recordings
-        self._declared, self._identity, self._config = project.replayed, identity(project), config
+    def __init__(self, stage: Stage, config: ReplayConfig, recordings: Recordings) -> None:
+        self._stage, self._config, self._recordings = stage, config, recordings
+        self._project, self._declared = stage.project, stage.project.replayed
+        self._identity = recordings.identity or identity(stage)
 
     def results(self) -> Iterator[dg.MaterializeResult[Any]]:
         evidence, version = self._stage.evidence, self._stage.version
@@ -102,7 +107,7 @@ class ReplayPass:
             start = time.perf_counter()
             counts = replay_all(
                 self._recordings,
-                lambda: self._stage.session.sandbox(),
+                lambda: self._stage.session.sandbox(self._project, self._identity.code),
                 recorded,
                 declared=self._declared,
                 identity=self._identity,

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import dagster as dg
-from oloproof_dagster.resources import EvidenceStore, SandboxSession
 
 from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence import Evidence
-from oloproof_dagster.project import Project
-from oloproof_dagster.tables import TABLES, Staged, Stored, Table, stage
+from oloproof_dagster.parquet import Staged, Stored, stage
+from oloproof_dagster.project import PROJECT_FILE, Project, load_project
+from oloproof_dagster.resources import EvidenceStore, SandboxSession
+from oloproof_dagster.tables import TABLES, Table
 
 READER = dg.PythonObjectDagsterType(Stored, name="OloproofTable")
 
@@ -100,6 +101,32 @@ def column_metadata(table: str) -> dict[str, dg.TableSchema]:
     return {"dagster/column_schema": dg.TableSchema(columns=columns)}
 
 
+def require_as_loaded(project: Project) -> None:
+    """Refuses to run the system where oloproof.yaml declares another one than when these definitions were loaded.
+
+    A code location may live for days; one declaration's version must never be on what another's system did.
+    """
+    now = load_project(project.root).suite
+    if (now.system, now.sandbox) != (project.suite.system, project.suite.sandbox):
+        raise dg.Failure(
+            f"the system in {PROJECT_FILE} was edited after these definitions were loaded; reload the code location,"
+            " then run again",
+            allow_retries=False,
+        )
+
+
+def require_registered(context: dg.AssetExecutionContext, project: Project) -> None:
+    """Refuses a version that is no partition: Dagster launches such a run and fails only once there is a table to
+    store."""
+    version = context.partition_key
+    if not context.instance.has_dynamic_partition(Names(project.slug).partitions.name or "", version):
+        raise dg.Failure(
+            f"system version {version!r} is not registered; oloproof.yaml declares {project.version!r}, which"
+            " `oloproof versions --register` adds",
+            allow_retries=False,
+        )
+
+
 @dataclass
 class Made:
     """A table about to be written: its rows, and what is to be noted of it once they are through."""
@@ -116,6 +143,7 @@ class Stage:
         self.context, self.project, self.table = context, project, table
         self.names = Names(project.slug)
         self.version = context.partition_key
+        require_registered(context, project)
         store: EvidenceStore = getattr(context.resources, self.names.evidence)
         self.evidence: Evidence = store.evidence
 
@@ -138,17 +166,18 @@ class Stage:
     def current(self, fingerprint: str) -> dict[str, Any] | None:
         """What was said of the recorded table, where it and the latest materialisation of this partition bear the
         fingerprint; else None."""
-        key = self.names.key(self.table.name)
-        found = self.context.instance.fetch_materializations(
-            dg.AssetRecordsFilter(asset_key=key, asset_partitions=[self.version]), limit=1
-        ).records
-        materialization = found[0].asset_materialization if found else None
-        if materialization is None or not self.stored.exists:
-            return None
-        noted = materialization.metadata.get("fingerprint")
+        said = self.said_of(self.table.name)
+        noted = said.get("fingerprint")
         if noted is None or not noted.value == fingerprint == self.stored.facts().get("fingerprint"):
             return None
-        return {name: value for name, value in materialization.metadata.items() if name != "warnings"}
+        return {name: value for name, value in said.items() if name != "warnings"}
+
+    def said_of(self, table: str) -> Mapping[str, dg.MetadataValue[Any]]:
+        """The metadata of a table's latest materialisation in this very partition; empty where there is none."""
+        wanted = dg.AssetRecordsFilter(asset_key=self.names.key(table), asset_partitions=[self.version])
+        found = self.context.instance.fetch_materializations(wanted, limit=1).records
+        materialization = found[0].asset_materialization if found else None
+        return materialization.metadata if materialization else {}
 
     def reused(self, said_before: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> dg.MaterializeResult[Any]:
         """The recorded table, used again: no value, so that the file stays as it is and downstream reads it."""

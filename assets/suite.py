@@ -3,13 +3,14 @@
 from typing import Any
 
 import dagster as dg
-from oloproof_dagster.assets.stage import Made, Names, Stage
 
+from oloproof_dagster.assets.stage import Made, Names, Stage, require_as_loaded
 from oloproof_dagster.cases import READER_VERSION, Reading, dataset_digest, read_cases
 from oloproof_dagster.digests import digest
+from oloproof_dagster.parquet import Stored
 from oloproof_dagster.preflight import check_files, files_digest, readable_by_all
 from oloproof_dagster.project import Project
-from oloproof_dagster.tables import CASES, SUITE, CaseRow, Stored
+from oloproof_dagster.tables import CASES, SUITE, CaseRow
 from oloproof_dagster.transforms import SuiteCount, expand, transform_digest
 
 GROUP = "suite"
@@ -33,7 +34,8 @@ def suite_assets(project: Project) -> list[dg.AssetsDefinition]:
         def make() -> Made:
             check_files(project)
             if stage.version == project.version:
-                stage.session.prepare()  # imported and its contract checked before anything runs
+                require_as_loaded(project)
+                stage.session.prepare(project)  # imported and its contract checked before anything runs
             rows = readable_by_all(project, read_cases(project, reading))
             return Made(rows, metadata=lambda: {"warnings": "\n".join(reading.warnings)} if reading.warnings else {})
 

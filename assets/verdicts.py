@@ -4,14 +4,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import dagster as dg
-from oloproof_dagster.assets.stage import Made, Names, Stage
 
+from oloproof_dagster.assets.stage import Made, Names, Stage
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.judgment import JUDGMENT_VERSION, Judgment, criteria
-from oloproof_dagster.loading import OwnFiles
 from oloproof_dagster.markdown import cell, table
+from oloproof_dagster.own_files import OwnFiles
+from oloproof_dagster.parquet import Stored
 from oloproof_dagster.project import Project
-from oloproof_dagster.tables import VERDICTS, ExecutionRow, ReplayRow, StateRow, Stored, SuiteRow, VerdictRow
+from oloproof_dagster.tables import VERDICTS, ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
 
 GROUP = "judgment"
 FAILURES_SHOWN = 50
@@ -42,6 +43,12 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
         environment_states: Stored[StateRow],
         fault_replays: Stored[ReplayRow],
     ) -> dg.MaterializeResult[Any]:
+        stage = Stage(context, project, VERDICTS)
+        if not trajectories.exists and stage.evidence.attempt(stage.version) is None:
+            raise dg.Failure(
+                f"nothing is recorded of system version {stage.version!r}: run {names.slug}_release_run first",
+                allow_retries=False,
+            )
         upstream = (transformed_cases, trajectories, environment_states, fault_replays)
 
         def make() -> Made:
@@ -49,7 +56,8 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
             rows = failures.watching(judgment.verdicts(criteria(project)))
             return Made(rows, lambda: {"n_unreached": judgment.n_unreached}, failures.metadata)
 
-        return Stage(context, project, VERDICTS).materialize(make, *upstream)
+        # The checks' files as they are now: a long-lived code location knows the version of those it was loaded with.
+        return stage.materialize(make, *upstream, judges=judgment_code(project))
 
     return [verdicts]
 

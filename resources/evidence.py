@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence import Evidence, encode_version
-from oloproof_dagster.tables import TABLES, Staged, Stored
+from oloproof_dagster.parquet import Staged, Stored
+from oloproof_dagster.tables import TABLES
 
 if TYPE_CHECKING:
     from upath import UPath
@@ -53,6 +54,8 @@ class ParquetTables(dg.UPathIOManager):
         target = Path(str(path))
         if isinstance(obj, Staged):
             staged = obj.path
+        elif target.stem in TABLES:
+            raise EvidenceError(f"{target.stem} is a table of the release run; give your asset another name")
         else:
             staged = target.with_name(f".{target.name}.{os.getpid()}.staged")
             pq.write_table(obj if isinstance(obj, pa.Table) else pa.Table.from_pandas(obj), staged)

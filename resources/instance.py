@@ -60,11 +60,23 @@ def open_instance(project: Project) -> Iterator[dg.DagsterInstance]:
         ConfigError: its folder or its dagster.yaml cannot be used.
     """
     home = dagster_home(project)
-    os.environ.setdefault("DAGSTER_HOME", str(home))
-    os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
+    with _environment(DAGSTER_HOME=str(home), DAGSTER_DISABLE_TELEMETRY="1"):
+        try:
+            instance = dg.DagsterInstance.from_config(str(home))
+        except dg.DagsterError as error:
+            raise ConfigError(f"{home / 'dagster.yaml'}: {str(error).splitlines()[0]}") from error
+        with instance:
+            yield instance
+
+
+@contextmanager
+def _environment(**values: str) -> Iterator[None]:
+    """Sets what the environment lacks, and takes it out again: the next project in this process has a home of its
+    own."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
     try:
-        instance = dg.DagsterInstance.from_config(str(home))
-    except dg.DagsterError as error:
-        raise ConfigError(f"{home / 'dagster.yaml'}: {str(error).splitlines()[0]}") from error
-    with instance:
-        yield instance
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
