@@ -16,13 +16,14 @@ from oloproof_dagster.execution import Identity, Recorded, execute, executions, 
 from oloproof_dagster.fault import RESUME
 from oloproof_dagster.judgment import Judgment, criteria
 from oloproof_dagster.loading import System, load_system
+from oloproof_dagster.parquet import Index, Stored, stage
 from oloproof_dagster.preflight import own_files
 from oloproof_dagster.project import Project, load_project
 from oloproof_dagster.replay import Recorded as RecordedReplays
 from oloproof_dagster.replay import replay_all, replays, sources
 from oloproof_dagster.sandbox import Sandbox
 from oloproof_dagster.system import CurrentCase, ReplayChange, inside
-from oloproof_dagster.tables import EXECUTIONS, REPLAYS, STATES, SUITE, VERDICTS, Index, Stored, Table, stage
+from oloproof_dagster.tables import EXECUTIONS, REPLAYS, STATES, SUITE, VERDICTS, Table
 from oloproof_dagster.transforms import expand
 
 

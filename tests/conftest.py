@@ -1,6 +1,11 @@
 """What every test stands on: no Dagster home, project or telemetry of the person who runs the tests."""
 
+import hypothesis
 import pytest
+
+# Machines are shared and noisy: a slow example is no failure.
+hypothesis.settings.register_profile("shared", deadline=None)
+hypothesis.settings.load_profile("shared")
 
 
 @pytest.fixture(autouse=True)
