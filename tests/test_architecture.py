@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import oloproof_dagster
+from tests.projects import write_project
 
 PACKAGE = Path(oloproof_dagster.__file__).parent
 DAGSTER_FACING = {"definitions", "cli"}
@@ -94,6 +95,18 @@ def test_the_engine_imports_with_dagster_absent() -> None:
         f"for name in {modules!r}: importlib.import_module(name)\n"
         "import oloproof; oloproof.Stateful, oloproof.AgentTrajectory, oloproof.load_run"
     )
+
+
+def test_the_engine_executes_replays_and_judges_with_dagster_absent(tmp_path: Path) -> None:
+    recovery = {"type": "fault_recovery", "tool": "add", "fault": "error"}
+    write_project(tmp_path, suite={"evaluators": [{"type": "state_matches"}, recovery]})
+    told = python(
+        f"import sys; sys.modules['dagster'] = None; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+        "from pathlib import Path\nfrom tests.engine import Engine\n"
+        f"engine = Engine(Path({str(tmp_path)!r}))\nengine.execute(), engine.replay()\n"
+        "print(sorted({(row.criterion, row.status) for row in engine.judge().values()}))"
+    )
+    assert told.strip() == "[('recovers_from_error_at_add', 'failed'), ('state_matches', 'passed')]"
 
 
 def test_help_loads_neither_dagster_nor_pandas() -> None:
