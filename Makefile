@@ -9,7 +9,7 @@ DEMO ?= demo
 demo: $(VENV)/.installed
 	@test -d $(DEMO) || $(BIN)/oloproof init $(DEMO) --example stateful-agent
 	@$(BIN)/oloproof run --project $(DEMO); code=$$?; \
-	  echo; echo "This agent has two defects on purpose, and the Gate blocks it. Next:"; \
+	  echo; test $$code -ne 1 || echo "This agent has two defects on purpose, and the Gate blocks it."; echo "Next:"; \
 	  echo "  $(BIN)/oloproof inspect --project $(DEMO) --case ord-013~injected"; \
 	  echo "  $(BIN)/oloproof ui --project $(DEMO)      the same run in Dagster's UI"; \
 	  echo "  $(DEMO)/README.md                       which line causes which verdict, and how to mend it"; \

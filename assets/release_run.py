@@ -85,13 +85,20 @@ def materialize(
                 asset_selection=selection,
                 raise_on_error=False,
                 run_config=_run_config(names, current=current, fresh=fresh, retry_errors=retry_errors),
-                tags=tags,
+                tags={**tags, **_origin(project)},
             )
     except (dg.DagsterInvalidConfigError, dg.DagsterInvalidSubsetError) as error:
         raise _not_started(str(error)) from error
     return Materialized(
         {**({} if current else _recorded(project, version)), **_metadata(result)}, _failure(result, names)
     )
+
+
+def _origin(project: Project) -> dict[str, str]:
+    """The tag by which Dagster's pages know whose job a run is, as the workspace of `oloproof ui` names it."""
+    here = (project.root / DEFINITIONS_FILE).is_file()
+    location = DEFINITIONS_FILE if here else build_definitions.__module__
+    return {".dagster/repository": f"__repository__@{location}"}
 
 
 def project_definitions(project: Project) -> dg.Definitions:

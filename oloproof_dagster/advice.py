@@ -128,9 +128,10 @@ def _more_cases(rule: Rule, metric: MetricRow) -> str:
     rate = f"the observed rate {metric.n_passed}/{metric.n_observed}"
     if can_pass:
         needed = smallest_deciding(rule, metric, "PASS")
+        first = f"mend first {_most(metric.missing)}; then " if metric.n_missing else ""
         if needed is None:
-            return f"no realistic number of cases would pass it: {rate} lies too close to the bar {bar:g}"
-        return f"{_amount(metric, needed)} of the same rate would pass it"
+            return f"{first}no realistic number of cases would pass it: {rate} lies too close to the bar {bar:g}"
+        return f"{first}{_amount(metric, needed)} of the same rate would pass it"
     if can_fail:
         needed = smallest_deciding(rule, metric, "FAIL")
         fails = (

@@ -7,6 +7,7 @@ from typing import Literal
 
 from oloproof_dagster.cases import Reading, read_cases
 from oloproof_dagster.declarations import MetamorphicRelation, StateMatches, StateUnchanged
+from oloproof_dagster.errors import counted
 from oloproof_dagster.fault import Target, target
 from oloproof_dagster.labels import validities
 from oloproof_dagster.loading import System, load_system
@@ -40,8 +41,8 @@ def check_project(project: Project) -> Iterator[Finding]:
     facts = count.facts()
     yield Finding(
         "ok",
-        f"{facts['n_source_cases']} cases, {facts['n_cases']} with their transformed copies,"
-        f" {facts['n_clusters']} clusters",
+        f"{counted(facts['n_source_cases'], 'case')}, {facts['n_cases']} with their transformed copies,"
+        f" {counted(facts['n_clusters'], 'cluster')}",
     )
     yield from (Finding("note", warning) for warning in reading.warnings)
     yield from _about_the_policy(project, facts["clustered"], facts["n_clusters"])
@@ -61,7 +62,7 @@ def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Ite
     if policy is None:
         yield Finding("note", "there is no release.yaml: a run will measure and decide nothing")
         return
-    yield Finding("ok", f"{len(policy.rules)} rules")
+    yield Finding("ok", counted(len(policy.rules), "rule"))
     if clustered and not policy.allow_approximate_methods:
         yield Finding(
             "note",
@@ -122,7 +123,8 @@ def _lacking(project: Project, system: System, outcome: Outcome, has_initial_sta
     trajectory = from_text(outcome.trajectory)
     yield Finding(
         "ok",
-        f"a trajectory of {len(trajectory.steps)} steps and {len(trajectory.checkpoints)} checkpoints was recorded",
+        f"a trajectory of {counted(len(trajectory.steps), 'step')} and"
+        f" {counted(len(trajectory.checkpoints), 'checkpoint')} was recorded",
     )
     for declared in project.replayed:
         aim = target(trajectory, declared)

@@ -47,7 +47,7 @@ def run(
     from oloproof_dagster.console import print_release_run, printer
     from oloproof_dagster.documents import release_run
     from oloproof_dagster.resources.instance import open_instance
-    from oloproof_dagster.runs import evidence_of, load_run
+    from oloproof_dagster.runs import errors_told, evidence_of, load_run
 
     if workers is not None and workers > 1:
         raise ConfigError(
@@ -72,7 +72,11 @@ def run(
         raise made.failure
     if project.policy is not None and "gate" not in made.metadata:
         raise RuntimeError("the run ended without materialising the gate")
-    document = release_run(load_run(project, version), made.cache())
+    recorded = load_run(project, version)
+    document = release_run(recorded, made.cache())
+    told = errors_told(recorded, retried=retry_errors)
+    if told:
+        click.echo(f"warning: {told}", err=True)
     if as_json:
         click.echo(json.dumps(document, ensure_ascii=False, indent=2))
     else:
@@ -100,6 +104,9 @@ def inspect(project: "Project", version: str | None, case_id: str | None, failur
     from oloproof_dagster.runs import load_run
 
     recorded = load_run(project, version)
+    unfinished = recorded.unfinished()
+    if unfinished:
+        click.echo(f"warning: {unfinished}", err=True)
     found = [recorded.case(case_id)] if case_id else case_panels(recorded.table, failures=failures)
     if as_json:
         click.echo(json.dumps(panels(recorded, found), ensure_ascii=False, indent=2))
@@ -148,6 +155,7 @@ def ui(project: "Project", port: int, host: str) -> int:
     from oloproof_dagster.assets.release_run import project_definitions
     from oloproof_dagster.resources.instance import dagster_home, open_instance
 
+    _require_free(host, port)
     project_definitions(project)  # what is wrong is said here in one line, not in the pages
     with open_instance(project) as instance:
         register(instance, project)
@@ -272,6 +280,18 @@ def init(path: Path | None, example: str | None, system: str | None, debug: bool
         click.echo(f"wrote {file}")
     click.echo(f"next: write your cases to {target / 'data/cases.jsonl'}, then oloproof check --project {target}")
     return 0
+
+
+def _require_free(host: str, port: int) -> None:
+    """Refuses a port that something else listens on: a browser would open that."""
+    import socket
+
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ConfigError(f"--port {port}: cannot be listened on ({error.strerror}); name another port") from None
 
 
 def main() -> None:

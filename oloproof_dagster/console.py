@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from oloproof_dagster.errors import counted
+
 STATES = {"PASS": "green", "FAIL": "bold red", "INSUFFICIENT_EVIDENCE": "yellow", "MANUAL_REVIEW": "magenta"}
 ACTIONS = {"ALLOW": "bold green", "WARN": "bold yellow", "BLOCK": "bold red"}
 STATUSES = {"passed": "green", "failed": "bold red", "missing": "yellow", "not_applicable": "dim"}
@@ -60,8 +62,8 @@ def print_release_run(console: Console, document: dict[str, Any]) -> None:
             "  ",
             plain(system["version"]),
             (
-                f"   {suite['source_cases']} cases, {suite['cases']} with their transformed copies,"
-                f" {suite['clusters']} clusters",
+                f"   {counted(suite['source_cases'], 'case')}, {suite['cases']} with their transformed copies,"
+                f" {counted(suite['clusters'], 'cluster')}",
                 "dim",
             ),
         )
@@ -118,12 +120,13 @@ def print_decisions(console: Console, decisions: Sequence[dict[str, Any]]) -> No
             Text(row["rule_id"]), Text(row["state"], STATES[row["state"]]), bar(row), rate(row), bounds, *extra
         )
     console.print(rows)
-    console.print()
-    for row in decisions:
+    unpassed = [row for row in decisions if row["state"] != "PASS" and (not wide or row["advice"])]
+    if unpassed:
+        console.print()
+    for row in unpassed:
         why = "" if wide else f" {row['metric']}, {', '.join(row['reasons'])}."
         advice = f" {row['advice']}" if row["advice"] else ""
-        if row["state"] != "PASS" and (why or advice):
-            console.print(Text.assemble((row["rule_id"], STATES[row["state"]]), f":{why}{advice}"))
+        console.print(Text.assemble((row["rule_id"], STATES[row["state"]]), f":{why}{advice}"))
 
 
 def print_metrics(console: Console, metrics: Sequence[dict[str, Any]], title: str) -> None:

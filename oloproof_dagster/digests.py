@@ -47,6 +47,8 @@ def canonical_copy(value: Any) -> tuple[str, Any]:
     try:
         text = _dump(value)
         text.encode("utf-8")
+        if type(value) is str:  # keys are made of texts, many of them, and a text needs no second look
+            return text, value
         copy = parse_canonical(text)
         if copy == value and not deeper_than(MOST_LEVELS, copy, text):
             return text, copy

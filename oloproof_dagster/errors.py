@@ -67,3 +67,8 @@ def _one_line(text: str) -> str:
     if len(text) > LONGEST_MESSAGE:
         text = f"{text[: LONGEST_MESSAGE - 300]} ... {text[-290:]}"
     return text
+
+
+def counted(n: int, noun: str) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

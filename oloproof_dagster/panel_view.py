@@ -21,14 +21,15 @@ def print_overview(console: Console, panels: list[CasePanel]) -> None:
     for panel in panels:
         failed = [row.criterion for row in panel.verdicts if row.status == "failed"]
         missing = [row.criterion for row in panel.verdicts if row.status == "missing"]
-        if not failed and not missing:
+        if panel.verdicts and not failed and not missing:
             n_quiet += 1
             continue
         status = panel.execution.status if panel.execution else "not recorded"
         rows.add_row(
             plain(panel.case.case_id), status, Text(", ".join(failed), "red"), Text(", ".join(missing), "yellow")
         )
-    console.print(rows)
+    if n_quiet < len(panels):
+        console.print(rows)
     console.print(f"{n_quiet} of {len(panels)} cases have no failed and no missing verdict.")
     console.print("`oloproof inspect --case ID` shows one case, `--failures` every failing one.", style="dim")
 
@@ -42,7 +43,11 @@ def print_panel(console: Console, panel: CasePanel) -> None:
         console.print(Text.assemble(("          ", "dim"), shown(parse_canonical(panel.source.input), 1000)))
     console.print(Text.assemble(("input     ", "dim"), shown(parse_canonical(case.input), 1000)))
     if execution is None:
-        console.print(Text("nothing is recorded under this case's key for this version", "yellow"))
+        console.print(
+            Text(
+                "this version has no recorded execution of this case as it is now; `oloproof run` executes it", "yellow"
+            )
+        )
     else:
         status = STATUSES["passed" if execution.status == "ok" else "failed"]
         console.print(
@@ -54,6 +59,9 @@ def print_panel(console: Console, panel: CasePanel) -> None:
             console.print(Text.assemble(("          ", "dim"), plain(execution.error)))
         if execution.output is not None:
             console.print(Text.assemble(("output    ", "dim"), shown(parse_canonical(execution.output), 1000)))
+        if execution.trajectory is not None:
+            heading(console, "Recorded")
+            console.print(_steps("step", execution.trajectory, 1))
     _print_verdicts(console, panel)
     for replay in panel.replays:
         if replay.kind == "fault":
@@ -109,7 +117,7 @@ def _print_compared(console: Console, verdict: VerdictRow, before: str) -> None:
     rows = table("path", before, "actual", "")
     for row in leaves:
         expected = Text("(not there)", "dim") if row.get("unexpected") else Text(shown(row["expected"]))
-        actual = Text("(absent)", "dim") if row["absent"] else Text(shown(row["actual"]))
+        actual = Text("(absent)", "dim") if row["absent"] else Text("" if row["matches"] else shown(row["actual"]))
         same = Text("same", "green") if row["matches"] else Text("differs", "red")
         rows.add_row(plain(row["path"]), expected, actual, same)
     console.print(rows)

@@ -35,7 +35,7 @@ class VerdictReason(_Reason):
     NO_OUTPUT_FIELD = "no_output_field", "the output lacks the field that is to be compared"
     AGENT_TRAJECTORY_UNAVAILABLE = "agent_trajectory_unavailable", "the agent recorded no trajectory"
     TRAJECTORY_TRUNCATED = "trajectory_truncated", "the recording ends before what it was asked about"
-    EVALUATOR_ERROR = "evaluator_error", "the check itself raised"
+    EVALUATOR_ERROR = "evaluator_error", "the check itself raised, or returned no verdict"
     NOT_A_METAMORPHIC_PAIR = "not_a_metamorphic_pair", "a source case has no source to be compared with"
     ANOTHER_TRANSFORM = "another_transform", "the case was derived by another transform"
     METAMORPHIC_SOURCE_MISSING = "metamorphic_source_missing", "the source case's own execution failed"

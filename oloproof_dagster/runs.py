@@ -1,5 +1,6 @@
 """A recorded release run, read: its tables as pandas frames, its cases as panels. Nothing is evaluated here."""
 
+from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,21 @@ class Run:
         """Any table of the run, read a batch at a time."""
         return self.evidence.table(name, self.version, self.attempt)
 
+    def unfinished(self) -> str | None:
+        """One line where nothing is judged yet: the run was interrupted, or broke."""
+        if self.table("verdicts").exists:
+            return None
+        attempt = self.evidence.attempt(self.version)
+        n_executed = len(self.table("trajectories"))
+        if attempt is not None and not attempt.complete:
+            with closing(self.evidence.parts(attempt, "executions")) as parts:
+                n_executed = max(n_executed, len(parts))
+        n_cases = len(self.table("transformed_cases"))
+        return (
+            f"the run of version {self.version!r} did not finish: {n_executed} of {n_cases} cases are executed and no"
+            " verdict is reached; `oloproof run` goes on"
+        )
+
     def case(self, case_id: str) -> CasePanel:
         """Everything recorded of one case.
 
@@ -68,6 +84,22 @@ class Run:
 def evidence_of(project: Project) -> Evidence:
     """The project's evidence under its own folder."""
     return Evidence(project.root / OLOPROOF_FOLDER / "evidence")
+
+
+def errors_told(run: Run, *, retried: bool) -> str | None:
+    """One line on executions and replays that ended in an error, with the first one's text; None where none did."""
+    parts = []
+    first = ""
+    for what, name in (("executions", "trajectories"), ("replays", "fault_replays")):
+        table = run.table(name)
+        errors = [error for (error,) in table.columns("error") if error]
+        if errors:
+            parts.append(f"{len(errors)} of {len(table)} {what} ended in an error")
+            first = first or errors[0]
+    if not parts:
+        return None
+    again = "" if retried else "; recorded errors are used again, `oloproof run --retry-errors` repeats them"
+    return f"{' and '.join(parts)}, the first: {' '.join(first.split())[:300]}{again}"
 
 
 def load_run(project: Project | Path | str, version: str | None = None, attempt: int | None = None) -> Run:

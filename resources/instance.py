@@ -43,6 +43,8 @@ def dagster_home(project: Project) -> Path:
     home = project.root / OLOPROOF_FOLDER / "dagster"
     try:
         home.mkdir(parents=True, exist_ok=True)
+        if not (home.parent / ".gitignore").exists():
+            (home.parent / ".gitignore").write_text("*\n", encoding="utf-8")  # evidence is no source
         if not (home / "dagster.yaml").exists():
             (home / "dagster.yaml").write_text(DAGSTER_YAML, encoding="utf-8")
     except OSError as error:

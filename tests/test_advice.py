@@ -145,6 +145,12 @@ def test_missing_verdicts_on_both_sides_of_the_bar_have_to_be_mended_first() -> 
     )
 
 
+def test_missing_verdicts_are_to_be_mended_before_cases_are_added() -> None:
+    line = advised([*["P"] * 11, "M"], {"min": 0.7})
+    assert line.startswith("mend first ")
+    assert "of the same rate would pass it" in line
+
+
 def test_a_rate_next_to_the_bar_is_told_that_no_realistic_number_decides() -> None:
     assert advised(list("PF" * 50), {"min": 0.4999}) == (
         "no realistic number of cases would pass it: the observed rate 50/100 lies too close to the bar 0.4999"

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -722,3 +723,55 @@ def test_a_killed_run_loses_no_finished_case_and_is_no_run_under_way(oloproof: C
     with dg.DagsterInstance.from_config(str(root / ".oloproof/dagster")) as instance:
         statuses = [run.status for run in instance.get_runs()]
     assert statuses == [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
+
+
+# What a newcomer meets first
+
+
+def test_errors_are_told_with_the_first_ones_text_and_that_they_are_used_again(
+    oloproof: Command, tmp_path: Path, in_shared_home: None
+) -> None:
+    broken = COUNTED_TILL.replace('note("calls")\n', 'note("calls")\n        raise KeyError("API_KEY")\n')
+    root = write_project(tmp_path, app=broken, suite={"project": "keyless"}, release=rules(NO_FAILURE))
+    for _ in range(2):
+        answer = oloproof("run", "--project", root)
+        assert "3 of 3 executions ended in an error, the first: KeyError: 'API_KEY' (app.py:" in answer.err
+        assert "--retry-errors" in answer.err
+    assert "--retry-errors" not in oloproof("run", "--project", root, "--retry-errors").err
+
+
+def test_an_interrupted_run_is_never_shown_as_one_without_failures(
+    oloproof: Command, tmp_path: Path, in_shared_home: None
+) -> None:
+    stopping = COUNTED_TILL.replace(
+        'note("calls")\n', 'note("calls")\n        if request["amount"] == 2: raise KeyboardInterrupt\n'
+    )
+    root = write_project(tmp_path, app=stopping, suite={"project": "stopped"}, release=rules(NO_FAILURE))
+    assert oloproof("run", "--project", root).code == 130
+    answer = oloproof("inspect", "--project", root)
+    assert "did not finish: 1 of 3 cases are executed and no verdict is reached" in answer.err
+    assert "0 of 3 cases have no failed and no missing verdict" in answer.out
+
+
+def test_the_recorded_steps_of_a_case_are_shown(oloproof: Command, tmp_path: Path, in_shared_home: None) -> None:
+    root = write_project(tmp_path, suite={"project": "shown"}, release=rules(NO_FAILURE))
+    oloproof("run", "--project", root)
+    assert 'tool_call add {"amount": 1}' in oloproof("inspect", "--project", root, "--case", "c-001").out
+
+
+def test_a_port_that_something_listens_on_is_refused(oloproof: Command, tmp_path: Path) -> None:
+    root = write_project(tmp_path)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        answer = oloproof("ui", "--project", root, "--port", str(other.getsockname()[1]))
+    assert_one_line(answer)
+    assert "name another port" in answer.err
+
+
+def test_what_is_recorded_is_kept_out_of_version_control(
+    oloproof: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_project(tmp_path, release=rules(NO_FAILURE))
+    assert oloproof("versions", "--project", root, "--register").code == 0
+    assert (root / ".oloproof/.gitignore").read_text() == "*\n"

@@ -604,7 +604,7 @@ def test_a_python_check_reads_everything_recorded_of_its_case() -> None:
     ("returned", "verdict"),
     [
         (True, ("passed", None, None)),
-        (False, ("failed", None, None)),
+        (False, ("failed", None, "returned False")),
         (Verdict("passed"), ("passed", None, None)),
         (Verdict("failed", "rude", "said no"), ("failed", "rude", "said no")),
         (Verdict("missing", "no_reply"), ("missing", "no_reply", None)),

@@ -27,7 +27,7 @@ class PythonEvaluator:
             told = self._describe(error).encode("utf-8", "backslashreplace").decode("utf-8")
             return missing(VerdictReason.EVALUATOR_ERROR, told)
         if isinstance(found, bool):
-            return passed() if found else failed()
+            return passed() if found else failed(detail="returned False")
         wrong = _why_unusable(found)
         return found if wrong is None else missing(VerdictReason.EVALUATOR_ERROR, wrong)
 
