@@ -102,8 +102,11 @@ class ExecutionPass:
             whole = {"attempt": attempt.number, "identity": list(facts(self._identity, attempt.number).values())}
             prints = [each.fingerprint(self._suite, **whole) for each in (self._executions, self._states)]
             n_errors = self._executions.stored.facts().get("n_errors", 0)
+            parts = evidence.parts(attempt, "executions")
             said = [each.current(print_) for each, print_ in zip((self._executions, self._states), prints, strict=True)]
-            if said[0] is not None and said[1] is not None and not (self._config.retry_errors and n_errors):
+            repeats = self._config.retry_errors and n_errors
+            # Parts hold what a killed run finished and no table has yet.
+            if said[0] is not None and said[1] is not None and not repeats and not len(parts):
                 counts = Counts(hit=len(self._executions.stored), errors=n_errors)
                 yield self._executions.reused(said[0], self._said(counts))
                 yield self._states.reused(said[1])
@@ -112,13 +115,12 @@ class ExecutionPass:
             known = [
                 Index(each if each.facts().get("attempt") == attempt.number else each.nothing()) for each in former
             ]
-            parts = evidence.parts(attempt, "executions")
             recorded = Recorded(parts, *known)
             try:
                 warning = self._warning(former[0])
                 counts = self._execute(recorded)
                 noted = {**facts(self._identity, attempt.number), "n_errors": counts.errors}
-                news = self._said(counts, warning)
+                news = self._said(counts, "\n".join(filter(None, (warning, self._unseen()))))
                 yield self._executions.written(
                     Made(executions(self._suite.rows(), recorded, self._identity), lambda: noted, lambda: news),
                     prints[0],
@@ -154,6 +156,15 @@ class ExecutionPass:
             f"the system's files changed since version {self._identity.version!r} was recorded: its cases are"
             " executed again. Bump system.version in oloproof.yaml to keep releases apart"
         )
+        self._log.warning(warning)
+        return warning
+
+    def _unseen(self) -> str | None:
+        """Said when an edit of a file that the system imports would not be noticed."""
+        unseen = self._executions.session.unseen
+        if not unseen:
+            return None
+        warning = f"edits of {', '.join(unseen)} are not seen, as no import names them: bump system.version after one"
         self._log.warning(warning)
         return warning
 

@@ -14,6 +14,7 @@ import dagster as dg
 
 from oloproof_dagster.assets.stage import Made, Names, Stage
 from oloproof_dagster.digests import digest, parse_canonical
+from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.gate import SuiteFacts, decide, settle
 from oloproof_dagster.labels import unchecked_criteria, validities
 from oloproof_dagster.markdown import table
@@ -47,12 +48,15 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
             unchecked = unchecked_criteria(project, validities(project, pairs))
             found = {row.metric: row for row in metrics.rows()}
             rows = decide(policy, found, facts, unchecked) if policy else ()
-            return Made(
-                rows, lambda: {"partial": facts.partial, "clustered": facts.clustered, "n_clusters": facts.n_clusters}
-            )
+            noted = {"partial": facts.partial, "clustered": facts.clustered, "n_clusters": facts.n_clusters}
+            return Made(rows, lambda: {**noted, "policy": policy_digest, "labels": labels_digest(project)})
 
         return Stage(context, project, DECISIONS).materialize(
-            make, metrics, transformed_cases, labels=labels_digest(project)
+            make,
+            metrics,
+            transformed_cases,
+            labels=labels_digest(project),
+            n_unreached=metrics.facts().get("n_unreached"),
         )
 
     @names.asset(
@@ -71,9 +75,14 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
             context.log.warning("there is no release.yaml: this run measured and decided nothing")
             return
         rows, noted = tuple(decisions.rows()), decisions.facts()
+        if (noted.get("policy"), noted.get("labels")) != (policy_digest, labels_digest(project)):
+            raise EvidenceError(
+                "the recorded decisions are not those of release.yaml and the labels as they are now; materialize the"
+                " decisions again"
+            )
         facts = SuiteFacts(noted["clustered"], noted["n_clusters"], noted["partial"])
         row = settle(policy, rows, facts)
-        result = stage.materialize(lambda: Made((row,)), decisions)
+        result = stage.materialize(lambda: Made((row,)), decisions, partial=facts.partial)
         yield result._replace(
             metadata={**(result.metadata or {}), **shown(row, rows)}, check_results=checks(policy, row, rows)
         )

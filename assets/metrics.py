@@ -46,7 +46,8 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
             return Made(rows, lambda: {"n_unreached": unreached}, lambda: plotted(rows))
 
         stage = Stage(context, project, METRICS)
-        result = stage.materialize(make, verdicts, transformed_cases)
+        unreached = verdicts.facts().get("n_unreached")
+        result = stage.materialize(make, verdicts, transformed_cases, n_unreached=unreached)
         return result._replace(metadata={**(result.metadata or {}), **made_anew(stage)})
 
     @names.asset(

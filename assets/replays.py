@@ -92,7 +92,8 @@ class ReplayPass:
             fingerprint = self._stage.fingerprint(*self._recordings.upstream, of=list(noted.values()))
             n_errors = self._stage.stored.facts().get("n_errors", 0)
             before = self._stage.current(fingerprint)
-            if before is not None and not (self._config.retry_errors and n_errors):
+            repeats = self._config.retry_errors and n_errors
+            if before is not None and not repeats and not len(evidence.parts(attempt, "replays")):
                 yield self._stage.reused(before, self._said(Counts(hit=len(self._stage.stored), errors=n_errors)))
             else:
                 yield self._made(attempt, noted, fingerprint)

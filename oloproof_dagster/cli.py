@@ -3,7 +3,6 @@
 Dagster, pandas and the engine are imported inside the commands, so that `--help` is instant.
 """
 
-import json
 import os
 import sys
 from pathlib import Path
@@ -11,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oloproof_dagster.command import cli, command, json_option, version_option
+from oloproof_dagster.command import cli, command, json_option, print_json, version_option
 from oloproof_dagster.errors import ConfigError, OloproofError
 from oloproof_dagster.label_commands import labels
-from oloproof_dagster.terminal import progress_bars, stdout_kept_clean
+from oloproof_dagster.terminal import no_silent_end, progress_bars, stdout_kept_clean
 
 if TYPE_CHECKING:
     from oloproof_dagster.project import Project
 
-USAGE, CRASH, INTERRUPTED = 2, 70, 130
+USAGE, CRASH, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
 
 cli.add_command(labels)
 
@@ -54,7 +53,7 @@ def run(
             f"--workers {workers}: more than one worker comes with worker processes, which this version"
             " does not have yet"
         )
-    version = version or project.version
+    version = project.version if version is None else version
     if version != project.version:
         if fresh or retry_errors:
             raise ConfigError(
@@ -64,7 +63,7 @@ def run(
         if version not in evidence_of(project).versions():
             recorded = ", ".join(map(repr, evidence_of(project).versions())) or "none"
             raise ConfigError(f"--version {version}: nothing is recorded for it; recorded versions: {recorded}")
-    with stdout_kept_clean(), open_instance(project) as instance, progress_bars():
+    with stdout_kept_clean(), no_silent_end(), open_instance(project) as instance, progress_bars():
         made = materialize(project, instance, version=version, fresh=fresh, retry_errors=retry_errors)
     for warning in made.warnings:
         click.echo(f"warning: {warning}", err=True)
@@ -72,13 +71,13 @@ def run(
         raise made.failure
     if project.policy is not None and "gate" not in made.metadata:
         raise RuntimeError("the run ended without materialising the gate")
-    recorded = load_run(project, version)
-    document = release_run(recorded, made.cache())
-    told = errors_told(recorded, retried=retry_errors)
+    finished = load_run(project, version)
+    document = release_run(finished, made.cache())
+    told = errors_told(finished, retried=retry_errors)
     if told:
         click.echo(f"warning: {told}", err=True)
     if as_json:
-        click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+        print_json(document)
     else:
         print_release_run(printer(), document)
     return document["gate"]["exit_code"] if document["gate"] else 0
@@ -109,7 +108,7 @@ def inspect(project: "Project", version: str | None, case_id: str | None, failur
         click.echo(f"warning: {unfinished}", err=True)
     found = [recorded.case(case_id)] if case_id else case_panels(recorded.table, failures=failures)
     if as_json:
-        click.echo(json.dumps(panels(recorded, found), ensure_ascii=False, indent=2))
+        print_json(panels(recorded, found))
     elif case_id or failures:
         for panel in found:
             print_panel(printer(), panel)
@@ -209,7 +208,7 @@ def versions(project: "Project", add: bool, as_json: bool) -> int:
         if evidence.table("transformed_cases", version).exists
     ]
     if as_json:
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        print_json(rows)
     elif rows:
         print_versions(printer(), rows)
     else:
@@ -312,7 +311,7 @@ def main() -> None:
         code = USAGE
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of our output has gone; nothing more to say
-        code = 0
+        code = BROKEN_PIPE
     except Exception as error:
         if debug:
             raise

@@ -37,5 +37,19 @@ def command(name: str | None = None, *, group: click.Group = cli) -> Callable[[C
     return decorate
 
 
+def print_json(document: Any) -> None:
+    """One JSON document on stdout."""
+    import json
+
+    from oloproof_dagster.digests import integers_of_any_size
+
+    with integers_of_any_size():
+        text = json.dumps(document, ensure_ascii=False, indent=2)
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        raise BrokenPipeError from None  # with its number click would end with 1, which reads as a FAIL
+
+
 version_option = click.option("--version", "version", help="A system version; the current one by default.")
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from oloproof_dagster.digests import integers_of_any_size
 from oloproof_dagster.errors import counted
 
 STATES = {"PASS": "green", "FAIL": "bold red", "INSUFFICIENT_EVIDENCE": "yellow", "MANUAL_REVIEW": "magenta"}
@@ -20,12 +21,19 @@ STATUSES = {"passed": "green", "failed": "bold red", "missing": "yellow", "not_a
 
 def printer(*, stderr: bool = False) -> Console:
     """A console on stdout, or on stderr."""
-    return Console(stderr=stderr, highlight=False, soft_wrap=False)
+    return _Console(stderr=stderr, highlight=False, soft_wrap=False)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leaves it to the command: the console's own exit code, 1, would read as a FAIL."""
+        raise BrokenPipeError
 
 
 def shown(value: Any, longest: int = 200) -> str:
     """A JSON value as one line of text."""
-    text = json.dumps(value, ensure_ascii=False)
+    with integers_of_any_size():
+        text = json.dumps(value, ensure_ascii=False)
     text = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
     return text if len(text) <= longest else text[: longest - 3] + "..."
 

@@ -46,6 +46,10 @@ class Judgment:
         self.n_unreached = 0
         self._suite = suite
         self._identity = identity_of(executions.facts())
+        # A run killed between two tables leaves them of two attempts: what one attempt did is no evidence of the other.
+        attempt = executions.facts().get("attempt")
+        states = states if states.facts().get("attempt") == attempt else states.nothing()
+        replays = replays if replays.facts().get("attempt") == attempt else replays.nothing()
         self._executions, self._states, self._replays = Index(executions), Index(states), Index(replays)
 
     def verdicts(self, criteria: tuple[Criterion, ...]) -> Iterator[VerdictRow]:

@@ -1,13 +1,12 @@
 """`oloproof labels`: the pairs that people have to read, and what their labels say so far."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from oloproof_dagster.command import command, json_option
+from oloproof_dagster.command import command, json_option, print_json
 from oloproof_dagster.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def labels_status(project: "Project", as_json: bool) -> int:
     found = validities(project, ((row.transform, row.case_id, row.pair_digest) for row in suite))
     rows = [asdict(each) | {"checked": each.checked} for each in found]
     if as_json:
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+        print_json(rows)
     elif rows:
         print_labels(printer(), rows)
         for each in found:

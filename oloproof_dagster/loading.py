@@ -5,7 +5,7 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,17 @@ from oloproof_dagster.system import Replayable
 
 @dataclass(frozen=True)
 class System:
-    """The user's system, ready to be called. `reset` and `snapshot` are both there or neither is."""
+    """The user's system, ready to be called. `reset` and `snapshot` are both there or neither is.
+
+    `unseen` names files of the project's that it imported and that its code digest does not cover.
+    """
 
     call: Callable[[Any], Any]
     reset: Callable[[Any], Any] | None
     snapshot: Callable[[], Any] | None
     replay: Callable[..., Any] | None
     own_files: OwnFiles
+    unseen: tuple[str, ...] = ()
 
 
 def load_system(
@@ -41,11 +45,13 @@ def load_system(
     target, world = callable or declared.callable, environment or declared.environment
     own_files = OwnFiles.of(project, target, world)
     own_files.forget()
+    before = set(sys.modules)
     try:
         if instance is None:
             instance = _instance(project, target, "system.callable")
         sandbox = None if world in (None, target) else _instance(project, world or "", "system.environment")
-        return _assembled(project, target, world, instance, sandbox, own_files)
+        system = _assembled(project, target, world, instance, sandbox, own_files)
+        return replace(system, unseen=own_files.unseen(sys.modules.keys() - before))
     except OloproofError:
         raise
     except Exception as error:  # an attribute of the user's object that raises when it is read

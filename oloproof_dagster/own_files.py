@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,6 +75,15 @@ class OwnFiles:
             and (name in sys.stdlib_module_names or is_installed(_file_of(name), self.root))
         )
 
+    def unseen(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Of loaded modules by name, the folder's own files that no import was found to lead to."""
+        known, found = set(self.modules.values()), []
+        for name in names:
+            path = _file_of(name)
+            if path.suffix == ".py" and path.is_relative_to(self.root) and path not in known:
+                found.append(path)
+        return tuple(sorted(self._short(str(path)) for path in found if not is_installed(path, self.root)))
+
     def describe(self, error: BaseException) -> str:
         """An exception in one line: its type, its message, and the last frames in the user's own files."""
         try:
@@ -128,11 +137,22 @@ def _drop_doubtful_bytecode(path: Path) -> None:
             compiled.unlink()
 
 
+def _places(root: Path) -> Iterator[Path]:
+    """Where the folder's own modules are looked for: the folder, its `src`, and what PYTHONPATH names of it."""
+    yield root
+    yield root / "src"
+    for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+        place = Path(os.path.realpath(entry))
+        if entry and place != root and place.is_relative_to(root) and not is_installed(place, root):
+            yield place
+
+
 def _find(root: Path, name: str, packages: set[str]) -> Path | None:
     relative = Path(*name.split("."))
-    for path in (root / relative / "__init__.py", root / relative.with_suffix(".py")):
-        if os.path.isfile(path):
-            return path
+    for place in _places(root):
+        for path in (place / relative / "__init__.py", place / relative.with_suffix(".py")):
+            if os.path.isfile(path):
+                return path
     top = name.partition(".")[0]
     if top not in packages or top in sys.builtin_module_names:
         return None
@@ -164,7 +184,9 @@ def _imports(path: Path, module: str) -> Iterator[str]:
         return  # importing or reading the file will say why
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
+        if isinstance(node, ast.Assign) and path.name == "__init__.py":
+            yield from (f"{module}.{name}" for name in _names_in_all(node))  # `import *` imports these as modules
+        elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
@@ -172,3 +194,12 @@ def _imports(path: Path, module: str) -> Iterator[str]:
             if start:
                 yield start
             yield from (f"{start}.{alias.name}" if start else alias.name for alias in node.names if alias.name != "*")
+
+
+def _names_in_all(node: ast.Assign) -> Iterator[str]:
+    if any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets) and isinstance(
+        node.value, ast.List | ast.Tuple
+    ):
+        yield from (
+            each.value for each in node.value.elts if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        )

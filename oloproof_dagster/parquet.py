@@ -44,7 +44,7 @@ def stage(path: Path, table: Table[Row], rows: Iterable[Row], facts: Callable[[]
     content = [table.columns.index(column) for column in table.content]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(path, table.schema, compression="zstd") as writer:
+        with pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True) as writer:
             for batch in _batches(table, rows):
                 for row in batch:
                     hasher.update(json.dumps([row[i] for i in content], ensure_ascii=False).encode() + b"\n")
@@ -131,13 +131,15 @@ class Stored(Generic[Row]):
         """Some columns of every row."""
         if self.exists:
             with self._open() as file:
-                for batch in file.iter_batches(batch_size=GROUP_ROWS, columns=list(names)):
+                for group in range(file.num_row_groups):
+                    with self._reading():
+                        batch = file.read_row_group(group, columns=list(names))
                     yield from zip(*(batch.column(name).to_pylist() for name in names), strict=True)
 
     def frame(self) -> "pd.DataFrame":
         """The table as a pandas frame; JSON columns stay text."""
         if self.exists:
-            with self._open() as file:
+            with self._open() as file, self._reading():
                 arrow = file.read()
         else:
             arrow = self.table.schema.empty_table()
@@ -145,13 +147,24 @@ class Stored(Generic[Row]):
         return frame
 
     def _open(self) -> pq.ParquetFile:
+        with self._reading():
+            return pq.ParquetFile(self.path, page_checksum_verification=True)
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Says in one line that a file is damaged; every page bears a checksum, so no damage reads as evidence."""
         try:
-            return pq.ParquetFile(self.path)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise EvidenceError(f"{self.path} cannot be read as Parquet: {error}") from None
+            yield
+        except (OSError, pa.ArrowException) as error:
+            why = str(error).splitlines()[0]
+            raise EvidenceError(f"{self.path} cannot be read as Parquet; delete it and run again ({why})") from None
 
     def _group(self, file: pq.ParquetFile, group: int) -> pa.Table:
-        return file.read_row_group(group, columns=list(self.table.columns))
+        with self._reading():
+            batch = file.read_row_group(group, columns=list(self.table.columns))
+            if batch.schema.names != self.table.schema.names or batch.schema.types != self.table.schema.types:
+                raise pa.ArrowInvalid("its columns are not those of the table")
+            return batch
 
     def _rows(self, group: pa.Table) -> Iterator[Row]:
         return map(self.table.row, *(column.to_pylist() for column in group.columns))
@@ -173,7 +186,8 @@ class Index(Generic[Row]):
         columns = list(by or stored.table.key)
         for group in range(self._file.num_row_groups if self._file else 0):
             assert self._file is not None
-            keys = self._file.read_row_group(group, columns=columns).to_pydict()
+            with stored._reading():
+                keys = self._file.read_row_group(group, columns=columns).to_pydict()
             for position, key in enumerate(zip(*(keys[name] for name in columns), strict=True)):
                 self._where.setdefault(key, []).append((group, position))
 

@@ -46,6 +46,8 @@ class Run:
     def gate(self) -> dict[str, Any] | None:
         """`action`, `exit_code` and `reasons`; None where there was no release.yaml to decide by."""
         row = next(iter(self.table("gate").rows()), None)
+        if row is not None and (row.action == "BLOCK") != (row.exit_code != 0):
+            raise EvidenceError(f"{self.table('gate').path} is damaged; delete it and run again")
         return row and {"action": row.action, "exit_code": row.exit_code, "reasons": parse_canonical(row.reasons)}
 
     def table(self, name: str) -> Stored[Any]:

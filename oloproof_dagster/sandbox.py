@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any, Literal
 from oloproof_dagster.digests import canonical_json, digest_of_text, parse_canonical
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
 from oloproof_dagster.loading import System
-from oloproof_dagster.system import CurrentCase, ReplayChange, inside
+from oloproof_dagster.system import CurrentCase, ReplayChange, ends_the_run, inside
 from oloproof_dagster.tables import SuiteRow
 from oloproof_dagster.trajectory import (
     AgentCheckpoint,
@@ -71,6 +72,7 @@ class Sandbox:
         self._system = system
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = os.getpid()
 
     def execute(self, case: SuiteRow, trial: int = 0) -> Outcome:
         """Runs one case. Never raises for what the system does: that is the outcome's error."""
@@ -175,11 +177,20 @@ class Sandbox:
             value = function()
             if inspect.isawaitable(value):
                 value = self._await(value)
+            self._leave_a_fork()
             return value
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
+        except BaseException as error:
+            self._leave_a_fork()
+            if ends_the_run(error):
+                raise
             if is_malformed(error):
                 raise _Failed(f"malformed_trajectory: {phase}{why_malformed(error)}") from None
             raise _Failed(f"{phase}{self._system.own_files.describe(error)}") from None
+
+    def _leave_a_fork(self) -> None:
+        """Ends a child that the system forked and let return: it must not become a second run of the suite."""
+        if os.getpid() != self._process:
+            os._exit(0)
 
     def _await(self, value: Any) -> Any:
         if self._loop is None or self._loop.is_closed():

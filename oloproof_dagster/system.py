@@ -90,6 +90,11 @@ class CurrentCase:
             raise
 
 
+def ends_the_run(error: BaseException) -> bool:
+    """Whether what foreign code let through is a person's or the orchestrator's wish to stop, and no case's error."""
+    return isinstance(error, KeyboardInterrupt) or type(error).__module__.partition(".")[0] == "dagster"
+
+
 _current: ContextVar[CurrentCase] = ContextVar("oloproof_current_case")
 
 

@@ -47,6 +47,11 @@ class SandboxSession:
             self._system, self._loaded_code = self._resource.load(project), code
         return self._system
 
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Files that the system imported and that its code digest does not cover; none before it is imported."""
+        return self._system.unseen if self._system is not None else ()
+
     def sandbox(self, project: Project, code: str) -> Sandbox:
         """The one sandbox of this run; `code` is the digest that its evidence will bear.
 

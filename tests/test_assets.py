@@ -5,13 +5,16 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
 
-from oloproof_dagster import EvidenceError, build_definitions, load_run
+from oloproof_dagster import EvidenceError, build_definitions, load_project, load_run
+from oloproof_dagster.runs import evidence_of
 from tests.projects import case, write_project
 from tests.runs import COUNTED_TILL, NO_FAILURE, TABLES, Home, home, rules
 
@@ -758,3 +761,52 @@ def test_the_agent_is_not_even_imported_for_evidence_that_is_there(tmp_path: Pat
         till.run()
         till.run(job="rejudge")
         assert till.noted("imports") == []
+
+
+def test_tables_of_two_attempts_are_never_judged_as_one(till: Home) -> None:
+    (till.root / "mode").write_text("0")
+    till.edit("app.py", 'self.state.get("balance", 0) + request["amount"]', "request['amount'] + more()")
+    till.edit(
+        "app.py",
+        "class Till:",
+        "def more():\n    return int(pathlib.Path(__file__).with_name('mode').read_text())\n\n\nclass Till:",
+    )
+    till.run()
+    states = till.root / ".oloproof/evidence/v1/environment_states.parquet"
+    first = states.read_bytes()
+    (till.root / "mode").write_text("7")
+    till.run(fresh=True)
+    states.write_bytes(first)  # as a kill between the two tables leaves them
+    till.edit("oloproof.yaml", '"version": "v1"', '"version": "v2"')
+    till.run("v1", job="rejudge")
+    assert till.verdicts("v1")["c-001", "state_matches"] == ("missing", "environment_state_unavailable")
+
+
+def test_a_run_that_was_partial_is_so_no_longer_once_the_case_is_executed(till: Home) -> None:
+    till.run()
+    with (till.root / "data/cases.jsonl").open("a") as stream:
+        stream.write(json.dumps(case(4) | {"expected": {}}) + "\n")
+    till.edit("oloproof.yaml", '"version": "v1"', '"version": "v2"')
+    till.run("v1", job="rejudge")
+    assert (load_run(till.root, "v1").gate or {})["reasons"] == ["partial_run"]
+    till.edit("oloproof.yaml", '"version": "v2"', '"version": "v1"')
+    till.run()
+    assert (load_run(till.root, "v1").gate or {})["action"] == "ALLOW"
+
+
+def test_what_a_killed_retry_has_finished_is_kept_by_a_plain_run(till: Home) -> None:
+    (till.root / "broken").write_text("")
+    stop = '        if pathlib.Path(__file__).with_name("broken").exists(): raise OSError\n'
+    till.edit("app.py", 'note("calls")\n', 'note("calls")\n' + stop)
+    till.run()
+    (till.root / "broken").unlink()
+    evidence = evidence_of(load_project(till.root))
+    attempt = evidence.attempt("v1")
+    assert attempt is not None
+    row = next(iter(evidence.table("trajectories", "v1").rows()))
+    state = next(iter(evidence.table("environment_states", "v1").rows()))
+    finished = asdict(row) | asdict(state) | {"status": "ok", "error": None, "output": '{"answer":"added"}'}
+    with closing(evidence.parts(attempt, "executions")) as parts:
+        parts.append(row.execution_key, finished)
+    till.run()
+    assert [row.status for row in evidence.table("trajectories", "v1").rows()] == ["ok", "error", "error"]

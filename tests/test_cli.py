@@ -775,3 +775,35 @@ def test_what_is_recorded_is_kept_out_of_version_control(
     root = write_project(tmp_path, release=rules(NO_FAILURE))
     assert oloproof("versions", "--project", root, "--register").code == 0
     assert (root / ".oloproof/.gitignore").read_text() == "*\n"
+
+
+def test_a_system_that_ends_the_process_never_ends_it_green(tmp_path: Path) -> None:
+    leaving = COUNTED_TILL.replace('note("calls")\n', 'note("calls")\n        import os; os._exit(0)\n')
+    root = write_project(tmp_path, app=leaving, release=rules(NO_FAILURE))
+    done = subprocess.run(
+        [sys.executable, "-m", "oloproof_dagster.cli", "run", "--project", root], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (70, "")
+    assert "os._exit" in done.stderr
+
+
+def test_a_reader_that_has_gone_away_looks_like_no_verdict(tmp_path: Path, in_shared_home: None) -> None:
+    root = write_project(tmp_path, suite={"project": "unread"}, release=rules(NO_FAILURE))
+    for more in ([], ["--json"]):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "oloproof_dagster.cli", "run", "--project", root, *more],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait() == 141
+
+
+def test_integers_of_any_size_are_shown(oloproof: Command, tmp_path: Path, in_shared_home: None) -> None:
+    number = "7" * 5000
+    line = json.dumps(case(1)).replace('"other": "untouched"}, "expected"', f'"other": {number}}}, "expected"')
+    root = write_project(tmp_path, cases=line + "\n", suite={"project": "long"}, release=rules(NO_FAILURE))
+    oloproof("run", "--project", root)
+    assert oloproof("inspect", "--project", root, "--failures").code == 0
+    assert number in oloproof("inspect", "--project", root, "--json").out

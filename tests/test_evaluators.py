@@ -885,3 +885,20 @@ def test_where_the_stack_ends_within_a_comparison_only_that_verdict_is_lost(
         assert value is not ABSENT  # read already, so that comparing is what needs the stack
     row = with_frames_left(150, lambda: built.row(case))
     assert (row.status, row.reason, row.detail, row.compared) == TOO_DEEP[:4]
+
+
+@pytest.mark.parametrize("status", ["missing", "not_applicable"])
+def test_a_check_that_excuses_a_case_without_a_reason_is_missing_with_ours(status: Any) -> None:
+    row = checked(lambda case: Verdict(status))
+    assert (row.status, row.reason) == ("missing", "evaluator_error")
+    assert "without a reason" in (row.detail or "")
+
+
+def test_a_check_that_raises_outside_of_exception_is_missing() -> None:
+    class Unusual(BaseException):
+        pass
+
+    def check(case: CaseView) -> bool:
+        raise Unusual("no")
+
+    assert checked(check).reason == "evaluator_error"

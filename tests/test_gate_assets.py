@@ -1,5 +1,6 @@
 """The Gate in Dagster: its checks, what they hold back, what guards itself, and who else may read the tables."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -407,3 +408,15 @@ def test_an_asset_of_a_users_own_cannot_replace_a_table_of_the_release_run(tmp_p
         )
         assert "give your asset another name" in result.why
         assert till.verdicts() == before
+
+
+def test_a_gate_alone_never_settles_decisions_of_another_policy(tmp_path: Path) -> None:
+    with home(write_project(tmp_path, cases=RIGHT, release=rules({"metric": "state_matches", "min": 0.2}))) as till:
+        assert till.run().success
+        (till.root / "release.yaml").write_text(json.dumps(rules({"metric": "state_matches", "min": 0.9})))
+        alone = till.run(select=[till.key("gate")])
+        assert "materialize the decisions again" in alone.why
+        assert "gate" not in alone.materialized
+        both = till.run(select=[till.key("decisions"), till.key("gate")])
+        assert both.failed_steps == {"till__gate"}
+        assert "gate" in both.materialized

@@ -536,3 +536,43 @@ def test_a_file_of_such_a_name_that_nobody_imports_is_in_nobodys_way(tmp_path: P
     assert loaded(tmp_path, {"app.py": "def till(r): return 1", "json.py": "raise RuntimeError"}).call(0) == 1
     package = {"agents/__init__.py": "", "agents/json.py": "x = 1", "agents/desk.py": "from . import json\nx = json.x"}
     assert loaded(tmp_path, package | {"app.py": "import agents.desk\ndef till(r): return agents.desk.x"}).call(0) == 1
+
+
+IMPORTED = {
+    "a src folder put on the path by the module itself": (
+        "import pathlib, sys\nsys.path.insert(0, str(pathlib.Path(__file__).parent / 'src'))\nfrom tools import add\n",
+        "src/tools.py",
+    ),
+    "a star over a package that lists its modules": ("from agents import *\n", "agents/desk.py"),
+}
+
+
+@pytest.mark.parametrize(("text", "edited"), IMPORTED.values(), ids=IMPORTED)
+def test_an_edit_of_a_file_that_is_imported_in_a_roundabout_way_changes_the_code_digest(
+    tmp_path: Path, text: str, edited: str
+) -> None:
+    files = {"app.py": text + STATEFUL + "till = Till()\n", edited: "def add(): return 1\n"}
+    if edited.startswith("agents"):
+        files["agents/__init__.py"] = '__all__ = ["desk"]\n'
+    project = project_with(tmp_path, files)
+    before = OwnFiles.of(project, "app:till").code_digest
+    (tmp_path / edited).write_text("def add(): return 2\n")
+    assert OwnFiles.of(project, "app:till").code_digest != before
+
+
+def test_a_folder_of_the_project_on_pythonpath_holds_files_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"app.py": "import helper\n" + STATEFUL + "till = Till()\n", "lib/helper.py": ""}
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
+    found = OwnFiles.of(project_with(tmp_path, files), "app:till").modules
+    assert found["helper"] == tmp_path / "lib/helper.py"
+
+
+def test_a_file_that_is_imported_by_a_computed_name_is_told_as_unseen(tmp_path: Path) -> None:
+    text = "import importlib\nimportlib.import_module('too' + 'ls')\n" + STATEFUL + "till = Till()\n"
+    assert loaded(tmp_path, {"app.py": text, "tools.py": ""}).unseen == ("tools.py",)
+    assert (
+        loaded(tmp_path / "b", {"app.py": "import helper\n" + STATEFUL + "till = Till()\n", "helper.py": ""}).unseen
+        == ()
+    )

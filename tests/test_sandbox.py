@@ -4,8 +4,10 @@ import asyncio
 import datetime
 import decimal
 import json
+import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -554,6 +556,7 @@ def test_outside_a_case_and_in_a_bare_thread_there_is_no_current_case() -> None:
 
 FAILING = """
 import json
+import os
 
 from shop import pay
 
@@ -575,6 +578,7 @@ desk = Desk()
 """
 SHOP = """
 import json
+import os
 
 
 def pay(amount):
@@ -650,3 +654,41 @@ def test_a_replay_that_raises_or_returns_nonsense_is_an_error_and_its_state_is_k
     assert (outcome.status, outcome.continuation, outcome.state) == ("error", None, '{"log":[]}')
     assert outcome.error is not None
     assert outcome.error.startswith(told)
+
+
+class Unusual(BaseException):
+    """What no `except Exception` catches, as pytest.fail raises."""
+
+
+def test_an_exception_outside_of_exception_costs_its_case_and_no_other() -> None:
+    def call(given: Any) -> Any:
+        if given["n"] == 1:
+            raise Unusual("no")
+        return given
+
+    sandbox = sandbox_of(World(call))
+    assert [sandbox.execute(suite_row(number)).error for number in (1, 2)] == ["Unusual: no", None]
+
+
+def test_a_wish_to_stop_is_no_error_of_a_case() -> None:
+    def call(given: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sandbox_of(World(call)).execute(suite_row())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_child_that_the_system_forks_and_lets_return_never_goes_on_with_the_suite(tmp_path: Path) -> None:
+    def call(given: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer Pythons warn of forking beside threads
+            os.fork()
+        return given
+
+    sandbox = sandbox_of(World(call))
+    for number in range(3):
+        sandbox.execute(suite_row(number))
+        with (tmp_path / "executed").open("a") as stream:
+            stream.write("x")
+    assert (tmp_path / "executed").read_text() == "xxx"

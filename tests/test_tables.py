@@ -15,7 +15,18 @@ from hypothesis import strategies as st
 from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.parquet import GROUP_ROWS, Index, Stored, stage
-from oloproof_dagster.tables import EXECUTIONS, REPLAYS, STATES, TABLES, ExecutionRow, JSONText, StateRow, Table
+from oloproof_dagster.tables import (
+    EXECUTIONS,
+    REPLAYS,
+    STATES,
+    TABLES,
+    VERDICTS,
+    ExecutionRow,
+    JSONText,
+    StateRow,
+    Table,
+    VerdictRow,
+)
 from tests.engine import Engine
 from tests.projects import case, write_project
 
@@ -387,3 +398,19 @@ def test_a_state_of_ten_megabytes_is_recorded_compared_and_read_back(tmp_path: P
     assert [(each["path"], each["expected"], each["actual"]) for each in json.loads(failed.compared or "")[1:]] == [
         ("rows.row-009999.n", 9999, 9998)
     ]
+
+
+def test_damage_in_a_page_is_told_and_never_read_as_evidence(tmp_path: Path) -> None:
+    rows = [VerdictRow(f"c-{n}", 0, "right", "failed", None, None, None, None) for n in range(50)]
+    path = tmp_path / "verdicts.parquet"
+    stage(path, VERDICTS, rows, dict)
+    whole = path.read_bytes()
+    n_told = 0
+    for place in range(4, len(whole) // 2, 7):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        try:
+            assert list(Stored(path, VERDICTS).rows()) == rows
+        except EvidenceError as error:
+            assert "delete it and run again" in str(error)  # noqa: PT017 - either is right, a third is not
+            n_told += 1
+    assert n_told

@@ -8,6 +8,7 @@ from oloproof_dagster.errors import NotJSON
 from oloproof_dagster.evaluators.evidence import CaseEvidence, CaseView
 from oloproof_dagster.evaluators.verdict import Status, Verdict, failed, missing, passed
 from oloproof_dagster.reasons import VerdictReason
+from oloproof_dagster.system import ends_the_run
 
 
 class PythonEvaluator:
@@ -22,7 +23,9 @@ class PythonEvaluator:
     def judge(self, evidence: CaseEvidence) -> Verdict:
         try:
             found = self._function(CaseView(evidence))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if ends_the_run(error):
+                raise
             # A message may hold bytes of a file's name that are no text; evidence is UTF-8.
             told = self._describe(error).encode("utf-8", "backslashreplace").decode("utf-8")
             return missing(VerdictReason.EVALUATOR_ERROR, told)
@@ -41,6 +44,8 @@ def _why_unusable(found: Any) -> str | None:
         return f"returned {type(found).__name__}, expected a bool or a Verdict"
     if found.status not in get_args(Status):
         return f"returned a Verdict with the status {found.status!r}, expected one of {', '.join(get_args(Status))}"
+    if found.status in ("missing", "not_applicable") and not found.reason:
+        return f"returned a Verdict that is {found.status} without a reason"
     if not all(isinstance(text, str | None) for text in (found.reason, found.detail)):
         return "returned a Verdict whose reason or detail is not text"
     try:
