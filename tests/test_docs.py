@@ -676,9 +676,9 @@ def test_the_attributes_of_a_case_view_are_listed() -> None:
 
 
 def test_the_exit_codes_are_all_there_are() -> None:
-    from oloproof_dagster.cli import CRASH, INTERRUPTED, USAGE
+    from oloproof_dagster.cli import BROKEN_PIPE, CRASH, INTERRUPTED, USAGE
 
-    assert {int(code) for code in column("exit codes")} == VERDICTS | {USAGE, CRASH, INTERRUPTED}
+    assert {int(code) for code in column("exit codes")} == VERDICTS | {USAGE, CRASH, INTERRUPTED, BROKEN_PIPE}
 
 
 COUNTED_BY_REASON = (".missing", ".excluded")

@@ -556,7 +556,6 @@ def test_outside_a_case_and_in_a_bare_thread_there_is_no_current_case() -> None:
 
 FAILING = """
 import json
-import os
 
 from shop import pay
 
@@ -578,7 +577,6 @@ desk = Desk()
 """
 SHOP = """
 import json
-import os
 
 
 def pay(amount):
