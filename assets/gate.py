@@ -30,7 +30,7 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
     """`decisions` and `gate` of a project."""
     names = Names(project.slug)
     policy = project.policy
-    policy_digest = digest("policy/v1", policy.model_dump(mode="json") if policy else None)
+    policy_digest = digest_of_policy(policy)
 
     @names.asset(
         "decisions",
@@ -84,10 +84,16 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
         row = settle(policy, rows, facts)
         result = stage.materialize(lambda: Made((row,)), decisions, partial=facts.partial)
         yield result._replace(
-            metadata={**(result.metadata or {}), **shown(row, rows)}, check_results=checks(policy, row, rows)
+            metadata={**(result.metadata or {}), **shown(row, rows), "policy": policy_digest},
+            check_results=checks(policy, row, rows),
         )
 
     return [decisions, gate]
+
+
+def digest_of_policy(policy: Policy | None) -> str:
+    """A digest over what release.yaml says."""
+    return digest("policy/v1", policy.model_dump(mode="json") if policy else None)
 
 
 def labels_digest(project: Project) -> str:
@@ -256,6 +262,8 @@ def gated_asset(
 ) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
     """An asset behind a project's Gate: downstream of it, of its partitions, its body run only when it allows.
 
+    A Gate that was decided by another release.yaml than the one there is now allows nothing.
+
     `options` are those of `dagster.asset`; the decorated function takes `context` first.
     """
     loaded = project if isinstance(project, Project) else load_project(project)
@@ -265,6 +273,12 @@ def gated_asset(
         @functools.wraps(function)
         def guarded(context: dg.AssetExecutionContext, *args: Any, **kwargs: Any) -> Any:
             require_gate(context, gate=names.key("gate"), allow_warn=allow_warn)
+            decided, _ = _latest(context, names.key("gate"), context.partition_key)
+            by = decided.metadata.get("policy")
+            if by is None or by.value != digest_of_policy(load_project(loaded.root).policy):
+                raise _refusal(
+                    f"release.yaml changed after the Gate of {context.partition_key!r} was decided; decide it again"
+                )
             return function(context, *args, **kwargs)
 
         deps = [*options.pop("deps", ()), names.key("gate")]

@@ -420,3 +420,15 @@ def test_a_gate_alone_never_settles_decisions_of_another_policy(tmp_path: Path) 
         both = till.run(select=[till.key("decisions"), till.key("gate")])
         assert both.failed_steps == {"till__gate"}
         assert "gate" in both.materialized
+
+
+def test_a_gate_decided_by_another_policy_lets_nothing_through(tmp_path: Path) -> None:
+    with home(write_project(tmp_path, cases=RIGHT, release=rules({"metric": "state_matches", "min": 0.2}))) as till:
+        deploy, ran = deployed(till)
+        definitions = till.definitions(deploy)
+        assert till.run(definitions=definitions).success
+        assert ran == ["v1"]
+        (till.root / "release.yaml").write_text(json.dumps(rules({"metric": "state_matches", "min": 0.9})))
+        alone = till.run(definitions=till.definitions(deploy), select=[till.key("deploy")])
+        assert "release.yaml changed after the Gate of 'v1' was decided" in alone.why
+        assert ran == ["v1"]
