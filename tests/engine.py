@@ -284,7 +284,7 @@ class Engine:
     def of_attempt(self, table: str, attempt: Attempt) -> Stored[Any]:
         """A stored table, without its rows where an earlier attempt made it."""
         stored = self.stored(table)
-        return stored if stored.facts().get("attempt") == attempt.number else stored.nothing()
+        return stored.of_attempt(attempt.number)
 
     def rows(self, table: str) -> list[Any]:
         return list(self.stored(table).rows())

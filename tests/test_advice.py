@@ -14,32 +14,8 @@ from oloproof_dagster.intervals import GUARDED, clopper_pearson_missing_bounded
 from oloproof_dagster.metrics import measure
 from oloproof_dagster.policy import Policy, Rule, State
 from oloproof_dagster.reasons import DecisionReason, VerdictReason
-from oloproof_dagster.tables import DecisionRow, MetricRow, VerdictRow
-
-STATUSES = {"P": "passed", "F": "failed", "M": "missing", "T": "missing", "N": "not_applicable"}
-REASONS = {
-    "M": VerdictReason.EXECUTION_ERROR.value,
-    "T": VerdictReason.EXECUTION_TIMEOUT.value,
-    "N": VerdictReason.NO_EXPECTED_STATE.value,
-}
-
-
-def measured(clusters: list[str]) -> MetricRow:
-    """The metric of clusters given as words of P, F, M and N, one letter a trial."""
-    verdicts = [
-        VerdictRow(str(cluster), trial, "polite", STATUSES[letter], REASONS.get(letter), None, None, None)
-        for cluster, letters in enumerate(clusters)
-        for trial, letter in enumerate(letters)
-    ]
-    (row,) = measure(
-        verdicts,
-        {str(cluster): str(cluster) for cluster in range(len(clusters))},
-        ["polite"],
-        clustered=any(len(letters) > 1 for letters in clusters),
-        confidence_level=0.95,
-        min_clusters=20,
-    )
-    return row
+from oloproof_dagster.tables import DecisionRow, VerdictRow
+from tests.letters import measured
 
 
 def decided(clusters: list[str], rule: dict[str, Any], **options: Any) -> DecisionRow:

@@ -10,33 +10,13 @@ from hypothesis import strategies as st
 
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.gate import SuiteFacts, decide, settle
-from oloproof_dagster.metrics import measure
 from oloproof_dagster.policy import Policy, State
-from oloproof_dagster.reasons import DecisionReason, GateReason, VerdictReason
-from oloproof_dagster.tables import DecisionRow, MetricRow, VerdictRow
+from oloproof_dagster.reasons import DecisionReason, GateReason
+from oloproof_dagster.tables import DecisionRow
+from tests.letters import measured
 
-STATUSES = {"P": "passed", "F": "failed", "M": "missing", "N": "not_applicable"}
-REASONS = {"M": VerdictReason.EXECUTION_ERROR.value, "N": VerdictReason.NO_EXPECTED_STATE.value}
 LABELS_LACK = {"polite": "label 12 more pairs of injected"}
 STATES: tuple[State, ...] = ("PASS", "FAIL", "INSUFFICIENT_EVIDENCE", "MANUAL_REVIEW")
-
-
-def measured(clusters: list[str], *, level: float = 0.95, min_clusters: int = 20) -> MetricRow:
-    """The metric of clusters given as words of P, F, M and N, one letter a trial."""
-    verdicts = [
-        VerdictRow(str(cluster), trial, "polite", STATUSES[letter], REASONS.get(letter), None, None, None)
-        for cluster, letters in enumerate(clusters)
-        for trial, letter in enumerate(letters)
-    ]
-    (row,) = measure(
-        verdicts,
-        {str(cluster): str(cluster) for cluster in range(len(clusters))},
-        ["polite"],
-        clustered=any(len(letters) > 1 for letters in clusters),
-        confidence_level=level,
-        min_clusters=min_clusters,
-    )
-    return row
 
 
 def facts_of(clusters: list[str], *, partial: bool = False) -> SuiteFacts:

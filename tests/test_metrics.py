@@ -20,9 +20,7 @@ from oloproof_dagster.metrics import Tally, clusters_of, measure
 from oloproof_dagster.parquet import Stored, stage
 from oloproof_dagster.reasons import DecisionReason, VerdictReason
 from oloproof_dagster.tables import METRICS, MetricRow, VerdictRow
-
-STATUSES = {"P": "passed", "F": "failed", "M": "missing", "N": "not_applicable"}
-REASONS = {"M": VerdictReason.EXECUTION_ERROR.value, "N": VerdictReason.NO_EXPECTED_STATE.value}
+from tests.letters import REASONS, STATUSES
 
 
 def verdict(

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from oloproof_dagster.intervals import EXACT, GUARDED
 from oloproof_dagster.metrics import measure
-from oloproof_dagster.reasons import DecisionReason, VerdictReason
+from oloproof_dagster.reasons import DecisionReason
 from oloproof_dagster.slice_names import parse_slice
 from oloproof_dagster.slices import measure_slices
 from oloproof_dagster.tables import SliceRow, VerdictRow
 from oloproof_dagster.trajectory import AgentStep, AgentTrajectory
+from tests.letters import REASONS, STATUSES
 
-STATUSES = {"P": "passed", "F": "failed", "M": "missing", "N": "not_applicable"}
-REASONS = {"M": VerdictReason.EXECUTION_ERROR.value, "N": VerdictReason.NO_EXPECTED_STATE.value}
 BOUNDS = st.lists(st.integers(1, 40), min_size=1, max_size=5, unique=True).map(sorted)
 
 
