@@ -29,7 +29,7 @@ JUDGED = ("verdicts", "metrics", "slices", "decisions", "gate")
 def jobs(project: Project, executor: dg.ExecutorDefinition | None) -> list[Any]:
     """`release_run`, everything and what hangs behind the Gate; `rejudge`, recorded versions without executing."""
     names = Names(project.slug)
-    ours = dg.AssetSelection.assets(*(names.key(table) for table in (*SUITE, *RECORDED, *JUDGED)))
+    ours = dg.AssetSelection.assets(*evaluation_selection(project))
     behind = dg.AssetSelection.assets(names.key("gate")).downstream()
     common: dict[str, Any] = {"tags": NO_RETRIES, "executor_def": executor}
     return [

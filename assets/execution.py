@@ -112,9 +112,7 @@ class ExecutionPass:
                 yield self._states.reused(said[1])
                 return
             former = [each.stored for each in (self._executions, self._states)]
-            known = [
-                Index(each if each.facts().get("attempt") == attempt.number else each.nothing()) for each in former
-            ]
+            known = [Index(each.of_attempt(attempt.number)) for each in former]
             recorded = Recorded(parts, *known)
             try:
                 warning = self._warning(former[0])

@@ -4,7 +4,6 @@
 """
 
 import functools
-import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import dagster as dg
 
 from oloproof_dagster.assets.stage import Made, Names, Stage
+from oloproof_dagster.cases import file_digest
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.gate import SuiteFacts, decide, settle
@@ -101,7 +101,7 @@ def labels_digest(project: Project) -> str:
     return digest(
         "labels/v1",
         [
-            [each.name, hashlib.sha256((project.root / each.validity_labels).read_bytes()).hexdigest()]
+            [each.name, file_digest(project.root / each.validity_labels, each.validity_labels)]
             for each in project.transforms
             if each.validity_labels
         ],
@@ -217,7 +217,11 @@ def require_gate(
         dagster.Failure: the Gate blocks, warns (unless `allow_warn`), was never decided for this version, or was
             decided before its evidence was last touched.
     """
-    key = dg.AssetKey.from_coercible(gate) if gate is not None else _upstream_gate(context)
+    _allowed(context, dg.AssetKey.from_coercible(gate) if gate is not None else _upstream_gate(context), allow_warn)
+
+
+def _allowed(context: dg.AssetExecutionContext, key: dg.AssetKey, allow_warn: bool) -> dg.AssetMaterialization:
+    """The decision that lets a release through; refuses as `require_gate` says."""
     version = context.partition_key
     decided, storage_id = _latest(context, key, version)
     if decided is None:
@@ -230,7 +234,7 @@ def require_gate(
             )
     action = str(decided.metadata["action"].value)
     if action == "ALLOW" or (action == "WARN" and allow_warn):
-        return
+        return decided
     raise _refusal(
         f"the Gate of system version {version!r} says {action}"
         + ("; pass allow_warn=True to go on with warnings" if action == "WARN" else "")
@@ -241,7 +245,9 @@ def _refusal(why: str) -> dg.Failure:
     return dg.Failure(f"not released: {why}", allow_retries=False)
 
 
-def _latest(context: dg.AssetExecutionContext, key: dg.AssetKey, version: str) -> tuple[Any, int]:
+def _latest(
+    context: dg.AssetExecutionContext, key: dg.AssetKey, version: str
+) -> tuple[dg.AssetMaterialization | None, int]:
     records = context.instance.fetch_materializations(
         dg.AssetRecordsFilter(asset_key=key, asset_partitions=[version]), limit=1
     ).records
@@ -272,9 +278,7 @@ def gated_asset(
     def decorate(function: Callable[..., Any]) -> dg.AssetsDefinition:
         @functools.wraps(function)
         def guarded(context: dg.AssetExecutionContext, *args: Any, **kwargs: Any) -> Any:
-            require_gate(context, gate=names.key("gate"), allow_warn=allow_warn)
-            decided, _ = _latest(context, names.key("gate"), context.partition_key)
-            by = decided.metadata.get("policy")
+            by = _allowed(context, names.key("gate"), allow_warn).metadata.get("policy")
             if by is None or by.value != digest_of_policy(load_project(loaded.root).policy):
                 raise _refusal(
                     f"release.yaml changed after the Gate of {context.partition_key!r} was decided; decide it again"

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import dagster as dg
@@ -9,7 +10,7 @@ import dagster as dg
 from oloproof_dagster.assets.execution import identity, require_current_version
 from oloproof_dagster.assets.stage import Made, Names, Stage
 from oloproof_dagster.digests import digest
-from oloproof_dagster.evidence import Attempt
+from oloproof_dagster.evidence import Attempt, Parts
 from oloproof_dagster.execution import ENGINE_VERSION, Counts, facts, identity_of
 from oloproof_dagster.parquet import Index, Stored
 from oloproof_dagster.progress import current_progress
@@ -63,17 +64,22 @@ class Recordings:
 
     def __init__(self, suite: Stored[SuiteRow], executions: Stored[ExecutionRow], states: Stored[StateRow]) -> None:
         self.upstream, self.identity = (suite, executions, states), identity_of(executions.facts())
-        self._executions, self._states = Index(executions), Index(states)
         self.n_cases = int(suite.facts().get("n_source_cases", 0))
+
+    @cached_property
+    def _open(self) -> tuple[Index[ExecutionRow], Index[StateRow]]:
+        """Opened when the first case is asked for: a run that reuses its replays reads no recording."""
+        _, executions, states = self.upstream
+        return Index(executions), Index(states)
 
     def __iter__(self) -> Iterator[Source]:
         if self.identity is None:
             return iter(())
-        return sources(self.upstream[0].rows(), self._executions, self._states, self.identity)
+        return sources(self.upstream[0].rows(), *self._open, self.identity)
 
     def close(self) -> None:
-        self._executions.close()
-        self._states.close()
+        for index in self._open:
+            index.close()
 
 
 class ReplayPass:
@@ -91,18 +97,19 @@ class ReplayPass:
             noted = facts(self._identity, attempt.number)
             fingerprint = self._stage.fingerprint(*self._recordings.upstream, of=list(noted.values()))
             n_errors = self._stage.stored.facts().get("n_errors", 0)
+            parts = evidence.parts(attempt, "replays")
             before = self._stage.current(fingerprint)
             repeats = self._config.retry_errors and n_errors
-            if before is not None and not repeats and not len(evidence.parts(attempt, "replays")):
+            if before is not None and not repeats and not len(parts):
                 yield self._stage.reused(before, self._said(Counts(hit=len(self._stage.stored), errors=n_errors)))
             else:
-                yield self._made(attempt, noted, fingerprint)
+                yield self._made(attempt, parts, noted, fingerprint)
             evidence.complete(attempt)  # the IO manager has put the table in its place: parts are not needed any more
 
-    def _made(self, attempt: Attempt, noted: dict[str, Any], fingerprint: str) -> dg.MaterializeResult[Any]:
-        stored = self._stage.stored
-        former = Index(stored if stored.facts().get("attempt") == attempt.number else stored.nothing())
-        parts = self._stage.evidence.parts(attempt, "replays")
+    def _made(
+        self, attempt: Attempt, parts: Parts, noted: dict[str, Any], fingerprint: str
+    ) -> dg.MaterializeResult[Any]:
+        former = Index(self._stage.stored.of_attempt(attempt.number))
         recorded = Recorded(parts, former)
         try:
             start = time.perf_counter()

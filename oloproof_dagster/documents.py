@@ -8,6 +8,7 @@ from oloproof_dagster.panels import CasePanel
 from oloproof_dagster.runs import Run
 from oloproof_dagster.tables import DecisionRow
 
+COUNTS = ("n_eligible", "n_observed", "n_passed", "n_missing", "n_excluded", "n_clusters")
 DECISION = (
     "rule_id",
     "metric",
@@ -19,12 +20,7 @@ DECISION = (
     "lower",
     "upper",
     "method",
-    "n_eligible",
-    "n_observed",
-    "n_passed",
-    "n_missing",
-    "n_excluded",
-    "n_clusters",
+    *COUNTS,
     "advice",
 )
 METRIC = (
@@ -34,12 +30,7 @@ METRIC = (
     "upper",
     "confidence_level",
     "method",
-    "n_eligible",
-    "n_observed",
-    "n_passed",
-    "n_missing",
-    "n_excluded",
-    "n_clusters",
+    *COUNTS,
     "missing",
     "excluded",
 )

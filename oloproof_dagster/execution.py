@@ -4,7 +4,7 @@ Finished executions go to parts as they come; `fold` turns parts and former rows
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from oloproof_dagster.digests import canonical_json, digest_of_text, json_object
@@ -60,7 +60,6 @@ class Counts:
     miss: int = 0
     errors: int = 0
     seconds: float = 0.0
-    notes: list[str] = field(default_factory=list)
 
 
 class Recorded:

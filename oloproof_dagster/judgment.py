@@ -46,11 +46,10 @@ class Judgment:
         self.n_unreached = 0
         self._suite = suite
         self._identity = identity_of(executions.facts())
-        # A run killed between two tables leaves them of two attempts: what one attempt did is no evidence of the other.
+        # A run killed between two tables leaves them of two attempts.
         attempt = executions.facts().get("attempt")
-        states = states if states.facts().get("attempt") == attempt else states.nothing()
-        replays = replays if replays.facts().get("attempt") == attempt else replays.nothing()
-        self._executions, self._states, self._replays = Index(executions), Index(states), Index(replays)
+        self._executions, self._states = Index(executions), Index(states.of_attempt(attempt))
+        self._replays = Index(replays.of_attempt(attempt))
 
     def verdicts(self, criteria: tuple[Criterion, ...]) -> Iterator[VerdictRow]:
         """A row for each case and criterion, in the suite's order; memory holds a case and its source."""

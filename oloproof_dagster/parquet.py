@@ -98,6 +98,10 @@ class Stored(Generic[Row]):
         """The same table without its rows."""
         return Stored(self.path.with_name(f".{self.table.name}.none"), self.table)
 
+    def of_attempt(self, number: int | None) -> "Stored[Row]":
+        """The table where it was made in an attempt, else none of its rows: no attempt's work is another's evidence."""
+        return self if self.facts().get("attempt") == number else self.nothing()
+
     def facts(self) -> dict[str, Any]:
         """What the writer noted of the whole table: `content` (the digest of its rows) and what else it gave."""
         if not self.exists:

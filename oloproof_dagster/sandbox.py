@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from oloproof_dagster.digests import canonical_json, digest_of_text, parse_canonical
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
@@ -25,6 +25,7 @@ from oloproof_dagster.trajectory import (
 
 Status = Literal["ok", "error", "timeout"]
 GRACE_SECONDS = 5.0
+Left = TypeVar("Left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +78,7 @@ class Sandbox:
     def execute(self, case: SuiteRow, trial: int = 0) -> Outcome:
         """Runs one case. Never raises for what the system does: that is the outcome's error."""
         with self._lock, inside(CurrentCase(case.case_id, trial, case.input, case.initial_state)) as current:
-            start = time.perf_counter()
-            output = state = error = None
-            try:
-                self._reset(case)
-                try:
-                    output = self._call(case, current)
-                except _Failed as failed:
-                    error = str(failed)
-                # Also after a failed call: what a crashing agent left behind is evidence.
-                state = self._snapshot(case)
-            except _Failed as failed:
-                error = error or str(failed)
-            duration_ms = (time.perf_counter() - start) * 1000
+            output, state, error, duration_ms = self._in_its_world(case, lambda: self._call(case, current))
             return Outcome(
                 "error" if error else "ok", error, duration_ms, output, current.recorded, initial_digest(case), state
             )
@@ -100,26 +89,14 @@ class Sandbox:
         """Resets the world, asks the system for the continuation from a checkpoint, and takes the state after it."""
         replay = self._system.replay
         assert replay is not None, "load_system refuses a system without replay where one is needed"
+
+        def go_on() -> AgentTrajectory:
+            # Copies: their values could be mutated, and the next replay starts from the same recording.
+            given, start_from = recording.model_copy(deep=True), checkpoint.model_copy(deep=True)
+            return self._continuation(self._guarded("", lambda: replay(given, checkpoint=start_from, change=change)))
+
         with self._lock, inside(CurrentCase(case.case_id, trial, case.input, case.initial_state)):
-            start = time.perf_counter()
-            continuation = state = error = None
-            try:
-                self._reset(case)
-                try:
-                    # Copies: their values could be mutated, and the next replay starts from the same recording.
-                    returned = self._guarded(
-                        "",
-                        lambda: replay(
-                            recording.model_copy(deep=True), checkpoint=checkpoint.model_copy(deep=True), change=change
-                        ),
-                    )
-                    continuation = self._continuation(returned)
-                except _Failed as failed:
-                    error = str(failed)
-                state = self._snapshot(case)
-            except _Failed as failed:
-                error = error or str(failed)
-            duration_ms = (time.perf_counter() - start) * 1000
+            continuation, state, error, duration_ms = self._in_its_world(case, go_on)
             return ReplayOutcome("error" if error else "ok", error, duration_ms, None if error else continuation, state)
 
     def close(self) -> None:
@@ -134,6 +111,25 @@ class Sandbox:
             loop.run_until_complete(asyncio.wait(left, timeout=GRACE_SECONDS))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+    def _in_its_world(
+        self, case: SuiteRow, act: Callable[[], Left]
+    ) -> tuple[Left | None, str | None, str | None, float]:
+        """What an act left between a reset and a snapshot, the state after it, the first error, and milliseconds."""
+        start = time.perf_counter()
+        left: Left | None = None
+        state = error = None
+        try:
+            self._reset(case)
+            try:
+                left = act()
+            except _Failed as failed:
+                error = str(failed)
+            # Also after a failed act: what a crashing agent left behind is evidence.
+            state = self._snapshot(case)
+        except _Failed as failed:
+            error = error or str(failed)
+        return left, state, error, (time.perf_counter() - start) * 1000
 
     def _keeps_state(self, case: SuiteRow) -> bool:
         return self._system.reset is not None and case.initial_state is not None
