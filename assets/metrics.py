@@ -33,17 +33,16 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
         context: dg.AssetExecutionContext, verdicts: Stored[VerdictRow], transformed_cases: Stored[SuiteRow]
     ) -> dg.MaterializeResult[Any]:
         def make() -> Made:
-            suite = transformed_cases.facts()
+            noted = {name: verdicts.facts()[name] for name in ("n_unreached", "trials")}
             rows = measure(
                 verdicts.rows(),
                 clusters(transformed_cases),
                 project.criteria,
-                clustered=suite["clustered"],
+                clustered=is_clustered(transformed_cases, verdicts),
                 confidence_level=level,
                 min_clusters=min_clusters,
             )
-            unreached = verdicts.facts()["n_unreached"]
-            return Made(rows, lambda: {"n_unreached": unreached}, lambda: plotted(rows))
+            return Made(rows, lambda: noted, lambda: plotted(rows))
 
         stage = Stage(context, project, METRICS)
         unreached = verdicts.facts().get("n_unreached")
@@ -69,7 +68,7 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
             return Made(
                 measure_slices(
                     verdicts.rows(),
-                    memberships(project.slices, transformed_cases, trajectories),
+                    memberships(project.slices, transformed_cases, trajectories, verdicts.facts()["trials"]),
                     clusters(transformed_cases),
                     min_support=project.suite.min_slice_support,
                     declared=project.suite.slices,
@@ -92,6 +91,11 @@ def made_anew(stage: Stage) -> dict[str, Any]:
         if values:
             found[name] = sum(values)
     return found
+
+
+def is_clustered(suite: Stored[SuiteRow], judged: Stored[Any]) -> bool:
+    """Whether some cluster holds more than one case or trial; `judged` is the verdicts' or the metrics' table."""
+    return bool(suite.facts()["clustered"] or judged.facts()["trials"] > 1)
 
 
 def clusters(suite: Stored[SuiteRow]) -> dict[str, str]:

@@ -41,9 +41,10 @@ def report_killed(instance: dg.DagsterInstance) -> list[str]:
     for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
         mark = run.tags.get(TAG)
         if mark and run.tags.get(HOST) == platform.node() and not _held(_lock(instance, mark)):
-            instance.report_run_failed(run, "The process of this run was killed; what it finished is kept.")
+            # First what it held: once it is reported nobody looks at it again.
             if instance.event_log_storage.supports_global_concurrency_limits:
                 instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+            instance.report_run_failed(run, "The process of this run was killed; what it finished is kept.")
             found.append(run.run_id)
     return found
 

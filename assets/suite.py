@@ -35,7 +35,7 @@ def suite_assets(project: Project) -> list[dg.AssetsDefinition]:
             check_files(project)
             if stage.version == project.version:
                 require_as_loaded(project)
-                stage.session.prepare(project)  # imported and its contract checked before anything runs
+                stage.session.prepare()  # imported and its contract checked before anything runs
             rows = readable_by_all(project, read_cases(project, reading))
             return Made(rows, metadata=lambda: {"warnings": "\n".join(reading.warnings)} if reading.warnings else {})
 

@@ -52,12 +52,13 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
         upstream = (transformed_cases, trajectories, environment_states, fault_replays)
 
         def make() -> Made:
-            judgment, failures = Judgment(*upstream), Failures()
+            judgment, failures = Judgment(*upstream, project.suite.trials), Failures()
             rows = failures.watching(judgment.verdicts(criteria(project)))
-            return Made(rows, lambda: {"n_unreached": judgment.n_unreached}, failures.metadata)
+            noted = {"trials": project.suite.trials}
+            return Made(rows, lambda: {**noted, "n_unreached": judgment.n_unreached}, failures.metadata)
 
         # The checks' files as they are now: a long-lived code location knows the version of those it was loaded with.
-        return stage.materialize(make, *upstream, judges=judgment_code(project))
+        return stage.materialize(make, *upstream, judges=judgment_code(project), trials=project.suite.trials)
 
     return [verdicts]
 

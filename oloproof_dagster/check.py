@@ -1,10 +1,12 @@
 """A project looked over before its first run: everything loaded, one case run, what is lacking said in sentences."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
+from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.cases import Reading, read_cases
 from oloproof_dagster.declarations import MetamorphicRelation, StateMatches, StateUnchanged
 from oloproof_dagster.errors import counted
@@ -13,7 +15,7 @@ from oloproof_dagster.labels import validities
 from oloproof_dagster.loading import System, load_system
 from oloproof_dagster.preflight import check_files, readable_by_all
 from oloproof_dagster.project import Project
-from oloproof_dagster.sandbox import Outcome, Sandbox
+from oloproof_dagster.session import Session
 from oloproof_dagster.trajectory import from_text
 from oloproof_dagster.transforms import SuiteCount, expand
 
@@ -79,11 +81,14 @@ def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Ite
 
 def _one_case(project: Project, system: System) -> Iterator[Finding]:
     case = next(islice(expand(project, read_cases(project)), 1))
-    sandbox = Sandbox(system)
-    try:
-        outcome = sandbox.execute(case)
-    finally:
-        sandbox.close()
+    outcomes: list[Outcome] = []
+    call = Call(case.case_id, 0, case.cluster, case.input, case.initial_state)
+    with closing(Session(project)) as session:
+        sandboxes = session.sandboxes(session.code_digest)
+        sandboxes.submit(call, outcomes.append)
+        while not outcomes:
+            sandboxes.wait()
+    outcome = outcomes[0]
     if outcome.status != "ok":
         yield Finding("problem", f"case {case.case_id!r} ended in an error: {outcome.error}")
     else:

@@ -4,8 +4,9 @@ import contextlib
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from json.scanner import make_scanner
+from typing import Any, cast
 
 from oloproof_dagster.errors import NotJSON
 
@@ -45,7 +46,7 @@ def canonical_copy(value: Any) -> tuple[str, Any]:
     Reading back and comparing finds silent conversions (a tuple written as a list, 1 as the key "1") in C speed.
     """
     try:
-        text = _dump(value)
+        text = dump(value)
         text.encode("utf-8")
         if type(value) is str:  # keys are made of texts, many of them, and a text needs no second look
             return text, value
@@ -64,7 +65,7 @@ def canonical_copy(value: Any) -> tuple[str, Any]:
 def parse_canonical(text: str) -> Any:
     """The value of a text that canonical_json wrote."""
     try:
-        return json.loads(text)
+        return _scan(text, 0)[0]  # without the looks at white space and marks that json.loads takes at any text
     except ValueError as error:
         if "digits" not in str(error):
             raise
@@ -109,20 +110,31 @@ def json_object(**members: str) -> str:
     return "{" + ",".join(f'"{key}":{members[key]}' for key in sorted(members)) + "}"
 
 
-def _dump(value: Any) -> str:
-    options: dict[str, Any] = {
-        "sort_keys": True,
-        "separators": (",", ":"),
-        "ensure_ascii": False,
-        "allow_nan": False,
-    }
+def dump(value: Any) -> str:
+    """The canonical text of a value that is known to be JSON; `canonical_json` checks it first."""
     try:
-        return json.dumps(value, **options)
+        return _encode(value)
     except ValueError as error:
         if "digits" not in str(error):
             raise
         with integers_of_any_size():
-            return json.dumps(value, **options)
+            return _encode(value)
+
+
+def _encoder() -> Callable[[Any], str]:
+    """One encoder for all values: json.dumps makes one for each, which takes longer than to write a small value."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    plain = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    if make is None:  # an interpreter without the module in C
+        return plain.encode
+    text = json.encoder.encode_basestring
+    # No look-out for values that contain themselves: those end in a RecursionError.
+    chunks = make(None, plain.default, text, None, ":", ",", True, False, False)
+    return lambda value: text(value) if type(value) is str else "".join(chunks(value, 0))
+
+
+_encode = _encoder()
+_scan = make_scanner(cast(Any, json.JSONDecoder()))
 
 
 def _first_not_json(value: Any, path: str, above: tuple[int, ...]) -> tuple[str, str] | None:

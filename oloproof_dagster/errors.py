@@ -11,7 +11,8 @@ Foreign code (the system, its sandbox, python evaluators) never surfaces here: w
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 LONGEST_MESSAGE = 1000
@@ -53,6 +54,15 @@ class MalformedTrajectory(OloproofError):
 
 class EvidenceError(OloproofError):
     """Evidence that was asked for is not stored, or cannot be read or written."""
+
+
+@contextmanager
+def writing_to(place: object) -> Iterator[None]:
+    """Says where evidence could not be written, and why: no space, no permission."""
+    try:
+        yield
+    except OSError as error:
+        raise EvidenceError(f"cannot write evidence to {place}: {error.strerror or error}") from None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

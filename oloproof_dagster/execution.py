@@ -1,19 +1,23 @@
-"""Cases in, executions out: each case once around the sandbox, answered from recorded evidence where its key is known.
+"""Cases in, executions out: each case and trial once around a sandbox, or answered from what is recorded under its key.
 
-Finished executions go to parts as they come; `fold` turns parts and former rows into the tables, in the suite's order.
+Finished executions go to parts as they come; the rows of both tables leave in the suite's order.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.digests import canonical_json, digest_of_text, json_object
-from oloproof_dagster.evidence import Parts
+from oloproof_dagster.ordered import Ordered
 from oloproof_dagster.parquet import Index
-from oloproof_dagster.sandbox import Sandbox
+from oloproof_dagster.parts import Parts
+from oloproof_dagster.sandboxes import Sandboxes, ask, is_far_ahead
+from oloproof_dagster.suite import Retries
 from oloproof_dagster.tables import ExecutionRow, JSONText, StateRow, SuiteRow
 
-ENGINE_VERSION = "1"
+ENGINE_VERSION = "2"
 
 Progress = Callable[[str, int, int], None]
 """Told the stage, how many cases are done, and of how many."""
@@ -23,25 +27,28 @@ def silent(stage: str, done: int, total: int) -> None:
     """Tells nobody."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Identity:
     """Whose behaviour a piece of evidence is: the system's name, its version and the digest of its code."""
 
     system: str
     version: str
     code: str
+    _members: dict[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        members = {name: canonical_json(getattr(self, name)) for name in ("system", "version", "code")}
+        object.__setattr__(self, "_members", members)
 
     def key(self, domain: str, case: SuiteRow, **members: str) -> str:
         """A digest over this identity, the case's id and what it gives the system, and further canonical texts."""
-        given = {"input": case.input, "initial_state": case.initial_state or "null"}
+        given = f'{{"initial_state":{case.initial_state or "null"},"input":{case.input}}}'
         return digest_of_text(
             domain,
             json_object(
-                system=canonical_json(self.system),
-                version=canonical_json(self.version),
-                code=canonical_json(self.code),
+                **self._members,
                 case=canonical_json(case.case_id),
-                given=canonical_json(digest_of_text("given/v1", json_object(**given))),
+                given=f'"{digest_of_text("given/v1", given)}"',
                 **members,
             ),
         )
@@ -62,105 +69,144 @@ class Counts:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of one pass: `n_cases` in the suite, `trials` of each, and whether recorded errors are repeated."""
+
+    n_cases: int
+    trials: int = 1
+    retry_errors: bool = False
+    retries: Retries | None = None
+    progress: Progress = silent
+
+
+Executed = tuple[ExecutionRow, StateRow]
+
+
 class Recorded:
     """What is recorded of a release run's executions: its parts first, then the former tables' rows by key."""
 
     def __init__(self, parts: Parts, executions: Index[ExecutionRow], states: Index[StateRow]) -> None:
         self._parts, self._executions, self._states = parts, executions, states
 
-    def status(self, key: str) -> str | None:
-        """The recorded status under a key, or None where nothing is recorded."""
-        row = self.execution(key) if key in self._parts or (key,) in self._executions else None
-        return row.status if row else None
-
-    def execution(self, key: str) -> ExecutionRow | None:
+    def get(self, key: str) -> Executed | None:
+        """The rows recorded under a key."""
         part = self._parts.get(key)
         if part is not None:
-            return ExecutionRow(**{name: part[name] for name in ExecutionRow.__dataclass_fields__})
+            case_id, trial, initial, state, *rest = part
+            return (
+                ExecutionRow(case_id, trial, key, *rest),
+                StateRow(case_id, trial, key, initial, state),
+            )
         # Both tables or neither: a kill between the two replacements must not pair new with old.
-        return self._executions.get(key) if (key,) in self._states else None
-
-    def state(self, key: str) -> StateRow | None:
-        part = self._parts.get(key)
-        if part is not None:
-            return StateRow(**{name: part[name] for name in StateRow.__dataclass_fields__})
-        return self._states.get(key) if (key,) in self._executions else None
+        execution = self._executions.get(key)
+        state_row = self._states.get(key) if execution is not None else None
+        return None if execution is None or state_row is None else (execution, state_row)
 
     def keep(self, execution: ExecutionRow, state: StateRow) -> None:
-        self._parts.append(execution.execution_key, asdict(execution) | asdict(state))
+        """Records an execution before anything is made of it."""
+        self._parts.append(
+            execution.execution_key,
+            (
+                execution.case_id,
+                execution.trial,
+                state.initial,
+                state.state,
+                execution.status,
+                execution.error,
+                execution.duration_ms,
+                execution.output,
+                execution.trajectory,
+                execution.retried,
+            ),
+        )
 
 
 def execute(
     suite: Iterable[SuiteRow],
-    sandbox: Callable[[], Sandbox],
+    sandboxes: Callable[[], Sandboxes],
     recorded: Recorded,
     *,
     identity: Identity,
-    n_cases: int,
-    retry_errors: bool = False,
-    progress: Progress = silent,
-) -> Counts:
-    """Executes what is not recorded yet, a case at a time, keeping each before the next begins.
+    asked: Asked,
+    counts: Counts,
+) -> Iterator[Executed]:
+    """The rows of `trajectories` and `environment_states` in the suite's order; what is not recorded is executed.
 
-    `sandbox` is asked for only when a case has to be executed. With `retry_errors` recorded errors and timeouts are
-    executed again.
+    Each execution is recorded as soon as it is finished. `sandboxes` is asked for only when a case has to be
+    executed. `counts` is filled on the way.
     """
-    counts = Counts()
+    rows = Ordered[Executed]()
     for done, case in enumerate(suite):
-        progress("executing", done, n_cases)
-        key = execution_key(identity, case, 0)
-        status = recorded.status(key)
-        if status is not None and not (retry_errors and status != "ok"):
-            counts.hit += 1
-        else:
-            counts.miss += 1
-            status = _execute_one(sandbox(), case, key, recorded)
-        counts.errors += status != "ok"
-    progress("executing", n_cases, n_cases)
-    return counts
+        asked.progress("executing", done, asked.n_cases)
+        for trial in range(asked.trials):
+            key = execution_key(identity, case, trial)
+            place, found = rows.place(), recorded.get(key)
+            if found is not None and not (asked.retry_errors and found[0].status != "ok"):
+                counts.hit += 1
+                counts.errors += found[0].status != "ok"
+                place(found)
+            else:
+                counts.miss += 1
+                call = Call(case.case_id, trial, case.cluster, case.input, case.initial_state)
+                finish = partial(_finish, case, trial, key, recorded, counts, place)
+                ask(sandboxes(), call, asked.retries, finish)
+        yield from rows.ready()
+        while is_far_ahead(len(rows), sandboxes):
+            sandboxes().wait()
+            yield from rows.ready()
+    while rows:
+        sandboxes().wait()
+        yield from rows.ready()
+    asked.progress("executing", asked.n_cases, asked.n_cases)
 
 
-def _execute_one(sandbox: Sandbox, case: SuiteRow, key: str, recorded: Recorded) -> str:
-    outcome = sandbox.execute(case)
-    recorded.keep(
-        ExecutionRow(
-            case.case_id,
-            0,
-            key,
-            outcome.status,
-            outcome.error,
-            outcome.duration_ms,
-            _text(outcome.output),
-            _text(outcome.trajectory),
-        ),
-        StateRow(case.case_id, 0, key, outcome.initial, _text(outcome.state)),
+def _finish(
+    case: SuiteRow,
+    trial: int,
+    key: str,
+    recorded: Recorded,
+    counts: Counts,
+    place: Callable[[Executed], None],
+    outcome: Outcome,
+    errors: tuple[str, ...],
+) -> None:
+    execution = ExecutionRow(
+        case_id=case.case_id,
+        trial=trial,
+        execution_key=key,
+        status=outcome.status,
+        error=outcome.error,
+        duration_ms=outcome.duration_ms,
+        output=json_text(outcome.output),
+        trajectory=json_text(outcome.trajectory),
+        retried=JSONText(canonical_json(list(errors))) if errors else None,
     )
-    return outcome.status
+    state = StateRow(case.case_id, trial, key, initial_digest(case), json_text(outcome.state))
+    recorded.keep(execution, state)
+    counts.errors += outcome.status != "ok"
+    place((execution, state))
 
 
-def _text(text: str | None) -> JSONText | None:
+def initial_digest(case: SuiteRow) -> str | None:
+    """The digest that environment_state/v1 bears of the state that a case started from."""
+    return None if case.initial_state is None else digest_of_text("scenario.initial_state/v1", case.initial_state)
+
+
+def json_text(text: str | None) -> JSONText | None:
+    """A canonical text as a table's column takes it."""
     return None if text is None else JSONText(text)
-
-
-def executions(suite: Iterable[SuiteRow], recorded: Recorded, identity: Identity) -> Iterator[ExecutionRow]:
-    """The rows of `trajectories`, in the suite's order; a case without a record has no row."""
-    for case in suite:
-        row = recorded.execution(execution_key(identity, case, 0))
-        if row is not None:
-            yield row
-
-
-def states(suite: Iterable[SuiteRow], recorded: Recorded, identity: Identity) -> Iterator[StateRow]:
-    """The rows of `environment_states`, in the suite's order."""
-    for case in suite:
-        row = recorded.state(execution_key(identity, case, 0))
-        if row is not None:
-            yield row
 
 
 def facts(identity: Identity, attempt: int) -> dict[str, Any]:
     """What a table of executions or replays says of itself, so that its rows' keys can be computed again."""
-    return {**asdict(identity), "attempt": attempt, "engine": ENGINE_VERSION}
+    return {
+        "system": identity.system,
+        "version": identity.version,
+        "code": identity.code,
+        "attempt": attempt,
+        "engine": ENGINE_VERSION,
+    }
 
 
 def identity_of(facts: dict[str, Any]) -> Identity | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oloproof_dagster.errors import OloproofError, did_you_mean
+from oloproof_dagster.errors import ConfigError, OloproofError, did_you_mean
 from oloproof_dagster.files import shortened
 from oloproof_dagster.own_files import OwnFiles, is_installed
 from oloproof_dagster.project import Project
@@ -56,6 +56,21 @@ def load_system(
         raise
     except Exception as error:  # an attribute of the user's object that raises when it is read
         raise project.problem("system.callable", f"{target} cannot be used: {own_files.describe(error)}") from error
+
+
+def made_by(make: Callable[[], Any] | None) -> Any:
+    """What the user's maker gives; None where there is none.
+
+    Raises:
+        ConfigError: it raises.
+    """
+    try:
+        return make() if make else None
+    except OloproofError:
+        raise
+    except Exception as error:
+        name = getattr(make, "__qualname__", "make_system")
+        raise ConfigError(f"{name}: {type(error).__name__}: {error}") from error
 
 
 def _assembled(

@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.execution import execution_key, identity_of
+from oloproof_dagster.execution import Identity, execution_key, identity_of
 from oloproof_dagster.parquet import Index, Stored
+from oloproof_dagster.replay import replay_key
+from oloproof_dagster.system import ReplayChange
 from oloproof_dagster.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
+from oloproof_dagster.trajectory import digest_without_latency, from_text
 
 FindTable = Callable[[str], Stored[Any]]
 
@@ -18,6 +21,7 @@ class CasePanel:
     """One case and trial; `source` is the source case of a derived one."""
 
     case: SuiteRow
+    trial: int
     source: SuiteRow | None
     execution: ExecutionRow | None
     state: StateRow | None
@@ -34,7 +38,7 @@ class CasePanel:
         execution = self.execution
         return {
             "case_id": self.case.case_id,
-            "trial": execution.trial if execution else 0,
+            "trial": self.trial,
             "cluster": self.case.cluster,
             "source_case": self.case.source_case,
             "transform": self.case.transform,
@@ -68,31 +72,53 @@ def case_panels(find: FindTable, *, ids: set[str] | None = None, failures: bool 
     none of its. The tables follow the suite's order too, so each is read once, front to back.
     """
     wanted = _failing(find) if failures else None
-    identity = identity_of(find("trajectories").facts())
+    identity, trials = identity_of(find("trajectories").facts()), find("verdicts").facts().get("trials", 1)
     with ExitStack() as open_files:
 
         def index(name: str, *by: str) -> Index[Any]:
             return open_files.enter_context(closing(Index(find(name), by=by or None)))
 
         executions, states = index("trajectories"), index("environment_states")
-        verdicts, replays = index("verdicts", "case_id"), index("fault_replays", "case_id")
+        verdicts, replays = index("verdicts", "case_id", "trial"), index("fault_replays", "case_id")
         source: SuiteRow | None = None
         for case in find("transformed_cases").rows():
             if case.source_case is None:
                 source = case
-            if (ids is not None and case.case_id not in ids) or (wanted is not None and case.case_id not in wanted):
+            if ids is not None and case.case_id not in ids:
                 continue
-            key = execution_key(identity, case, 0) if identity else None
-            execution = executions.get(key)
-            yield CasePanel(
-                case=case,
-                source=source if case.source_case else None,
-                execution=execution,
-                state=states.get(key),
-                verdicts=verdicts.all(case.case_id),
-                replays=replays.all(case.case_id) if execution else (),
-            )
+            for trial in range(trials):
+                if wanted is not None and (case.case_id, trial) not in wanted:
+                    continue
+                key = execution_key(identity, case, trial) if identity else None
+                execution = executions.get(key)
+                yield CasePanel(
+                    case=case,
+                    trial=trial,
+                    source=source if case.source_case else None,
+                    execution=execution,
+                    state=states.get(key),
+                    verdicts=verdicts.all(case.case_id, trial),
+                    replays=_own(identity, case, execution, replays.all(case.case_id)),
+                )
 
 
-def _failing(find: FindTable) -> set[str]:
-    return {case_id for case_id, status in find("verdicts").columns("case_id", "status") if status == "failed"}
+def _own(
+    identity: Identity | None, case: SuiteRow, execution: ExecutionRow | None, replays: tuple[ReplayRow, ...]
+) -> tuple[ReplayRow, ...]:
+    """Those of a case's replays that were made from this trial's recording, or from an equal one."""
+    if not replays or identity is None or execution is None or execution.trajectory is None:
+        return ()
+    digest = digest_without_latency(execution.trajectory)
+    checkpoints = {each.checkpoint_id: each for each in from_text(execution.trajectory).checkpoints}
+
+    def key(row: ReplayRow) -> str | None:
+        change = ReplayChange("inject_fault" if row.fault else "resume", row.step_index, row.fault)  # type: ignore[arg-type]
+        checkpoint = checkpoints.get(row.checkpoint_id)
+        return None if checkpoint is None else replay_key(identity, case, digest, checkpoint, change)
+
+    return tuple(row for row in replays if key(row) == row.replay_key)
+
+
+def _failing(find: FindTable) -> set[tuple[str, int]]:
+    verdicts = find("verdicts").columns("case_id", "trial", "status")
+    return {(case_id, trial) for case_id, trial, status in verdicts if status == "failed"}

@@ -4,26 +4,30 @@ A replay is made once per key. Whatever evaluators ask for it, whatever they mak
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import cached_property
 
+from oloproof_dagster.calls import Call, Outcome, ReplayOf
 from oloproof_dagster.declarations import FaultRecovery
 from oloproof_dagster.digests import canonical_json, parse_canonical
-from oloproof_dagster.evidence import Parts
-from oloproof_dagster.execution import Counts, Identity, Progress, execution_key, silent
+from oloproof_dagster.execution import Asked, Counts, Identity, execution_key, json_text
 from oloproof_dagster.fault import RESUME, Target, target, why_control_is_discarded, why_fault_is_discarded
+from oloproof_dagster.ordered import Ordered
 from oloproof_dagster.parquet import Index
+from oloproof_dagster.parts import Parts
 from oloproof_dagster.reasons import VerdictReason
-from oloproof_dagster.sandbox import ReplayOutcome, Sandbox
+from oloproof_dagster.sandboxes import Sandboxes, ask, is_far_ahead
 from oloproof_dagster.state import json_equal
 from oloproof_dagster.system import ReplayChange
-from oloproof_dagster.tables import ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow
+from oloproof_dagster.tables import REPLAYS, ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow
 from oloproof_dagster.trajectory import (
     AgentCheckpoint,
     AgentTrajectory,
+    checkpoint_text,
     digest_without_latency,
     from_text,
-    recorded_text,
     splice,
+    valid_text,
 )
 
 
@@ -34,9 +38,9 @@ def replay_key(
     return identity.key(
         "replay/v1",
         case,
-        trajectory=canonical_json(trajectory_digest),
-        checkpoint=canonical_json(checkpoint.model_dump()),
-        change=canonical_json(change.members()),
+        trajectory=f'"{trajectory_digest}"',
+        checkpoint=checkpoint_text(checkpoint),
+        change=change.text,
     )
 
 
@@ -47,115 +51,187 @@ class Recorded:
         self._parts, self._former = parts, former
 
     def get(self, key: str) -> ReplayRow | None:
+        """The row recorded under a key."""
         part = self._parts.get(key)
-        if part is not None:
-            return ReplayRow(**{name: part[name] for name in ReplayRow.__dataclass_fields__})
-        return self._former.get(key)
+        return self._former.get(key) if part is None else ReplayRow(*part)
 
     def keep(self, row: ReplayRow) -> None:
-        self._parts.append(row.replay_key, asdict(row))
+        """Records a replay before anything is made of it."""
+        self._parts.append(row.replay_key, [getattr(row, column) for column in REPLAYS.columns])
 
 
+class Recording:
+    """What one trial of a source case recorded, as replays need it."""
+
+    def __init__(self, text: str, state: str | None, trial: int) -> None:
+        self.text, self.state, self.trial = text, state, trial
+        self.digest = digest_without_latency(text)
+
+    @cached_property
+    def trajectory(self) -> AgentTrajectory:
+        return from_text(self.text)
+
+
+@dataclass(frozen=True, slots=True)
 class Source:
-    """A source case with its recording, as replays need it."""
+    """A source case with what its trials recorded; of equal recordings the first stands for all."""
 
-    def __init__(self, case: SuiteRow, recording: str, state: str | None) -> None:
-        self.case, self.state = case, state
-        self.trajectory = from_text(recording)
-        self.digest = digest_without_latency(recording)
-
-    def key(self, identity: Identity, checkpoint: AgentCheckpoint, change: ReplayChange) -> str:
-        return replay_key(identity, self.case, self.digest, checkpoint, change)
-
-    def targets(self, declared: Iterable[FaultRecovery]) -> list[Target]:
-        """The distinct faults that the evaluators ask for and that this recording has a call and a checkpoint for."""
-        found: list[Target] = []
-        for each in declared:
-            aim = target(self.trajectory, each)
-            if isinstance(aim, Target) and aim not in found:
-                found.append(aim)
-        return found
+    case: SuiteRow
+    recordings: tuple[Recording, ...]
 
 
 def sources(
-    suite: Iterable[SuiteRow], executions: Index[ExecutionRow], states: Index[StateRow], identity: Identity
+    suite: Iterable[SuiteRow],
+    executions: Index[ExecutionRow],
+    states: Index[StateRow],
+    identity: Identity,
+    trials: int,
 ) -> Iterator[Source]:
-    """The source cases whose execution went well and recorded a trajectory."""
+    """The source cases, with the recordings of those executions that went well."""
     for case in suite:
         if case.source_case is not None:
             continue
-        key = execution_key(identity, case, 0)
-        row, state = executions.get(key), states.get(key)
-        if row is not None and row.status == "ok" and row.trajectory is not None:
-            yield Source(case, row.trajectory, state.state if state else None)
+        found: dict[str, Recording] = {}
+        for trial in range(trials):
+            key = execution_key(identity, case, trial)
+            row = executions.get(key)
+            if row is not None and row.status == "ok" and row.trajectory is not None:
+                state = states.get(key)
+                recording = Recording(row.trajectory, state.state if state else None, trial)
+                found.setdefault(recording.digest, recording)
+        yield Source(case, tuple(found.values()))
 
 
 def replay_all(
     cases: Iterable[Source],
-    sandbox: Callable[[], Sandbox],
+    sandboxes: Callable[[], Sandboxes],
     recorded: Recorded,
     *,
     declared: tuple[FaultRecovery, ...],
     identity: Identity,
-    n_cases: int,
-    retry_errors: bool = False,
-    progress: Progress = silent,
-) -> Counts:
-    """Makes the replays that are not recorded yet, keeping each before the next begins."""
-    maker = _Maker(sandbox, recorded, identity, retry_errors)
+    asked: Asked,
+    counts: Counts,
+) -> Iterator[ReplayRow]:
+    """The rows of `fault_replays`: each control followed by its faults, in the suite's order; what is not recorded is
+    replayed, and recorded as soon as it is finished. A control that is discarded is followed by no fault."""
+    rows = Ordered[list[ReplayRow]]()
     for done, source in enumerate(cases):
-        progress("replaying", done, n_cases)
-        for aim in source.targets(declared):
-            control = maker.replay(source, aim, RESUME)
-            if control.discarded is None:
-                maker.replay(source, aim, aim.change)
-    progress("replaying", n_cases, n_cases)
-    return maker.counts
+        asked.progress("replaying", done, asked.n_cases)
+        _Replays(source, sandboxes, recorded, identity, asked, counts, rows.place()).start(declared)
+        yield from (row for ready in rows.ready() for row in ready)
+        while is_far_ahead(len(rows), sandboxes):
+            sandboxes().wait()
+            yield from (row for ready in rows.ready() for row in ready)
+    while rows:
+        sandboxes().wait()
+        yield from (row for ready in rows.ready() for row in ready)
+    asked.progress("replaying", asked.n_cases, asked.n_cases)
 
 
 @dataclass(slots=True)
-class _Maker:
-    """Answers each replay from evidence or makes it; one that several faults share is counted once."""
+class _Replays:
+    """The replays of one source case; `place` is told their rows once all of them are there."""
 
-    sandbox: Callable[[], Sandbox]
+    source: Source
+    sandboxes: Callable[[], Sandboxes]
     recorded: Recorded
     identity: Identity
-    retry_errors: bool
-    counts: Counts = field(default_factory=Counts)
-    seen: set[str] = field(default_factory=set)
+    asked: Asked
+    counts: Counts
+    place: Callable[[list[ReplayRow]], None]
+    rows: dict[str, ReplayRow | None] = field(default_factory=dict)
+    n_waiting: int = 1
 
-    def replay(self, source: Source, aim: Target, change: ReplayChange) -> ReplayRow:
-        key = source.key(self.identity, aim.checkpoint, change)
-        row = self.recorded.get(key)
-        if key in self.seen and row is not None:
-            return row
-        self.seen.add(key)
-        if row is None or (self.retry_errors and row.status != "ok"):
-            outcome = self.sandbox().replay(source.case, 0, source.trajectory, aim.checkpoint, change)
-            row = _row(source, aim, change, key, outcome)
+    def start(self, declared: tuple[FaultRecovery, ...]) -> None:
+        for recording in self.source.recordings:
+            for aims in _by_checkpoint(recording, declared):
+                self._control(recording, aims)
+        self._one_less()
+
+    def _control(self, recording: Recording, aims: list[Target]) -> None:
+        key = self._key(recording, aims[0], RESUME)
+        self.rows[key] = None
+        faults = {self._key(recording, aim, aim.change): aim for aim in aims}
+        self.rows |= dict.fromkeys(faults)
+
+        def then(row: ReplayRow) -> None:
+            if row.discarded is None:
+                for fault_key, aim in faults.items():
+                    self._make(recording, aim, aim.change, fault_key, lambda row: None)
+
+        self._make(recording, aims[0], RESUME, key, then)
+
+    def _key(self, recording: Recording, aim: Target, change: ReplayChange) -> str:
+        return replay_key(self.identity, self.source.case, recording.digest, aim.checkpoint, change)
+
+    def _make(
+        self, recording: Recording, aim: Target, change: ReplayChange, key: str, then: Callable[[ReplayRow], None]
+    ) -> None:
+        found = self.recorded.get(key)
+        self.n_waiting += 1
+
+        def known(row: ReplayRow) -> None:
+            self.rows[key] = row
+            self.counts.errors += row.status != "ok"
+            then(row)
+            self._one_less()
+
+        def finished(outcome: Outcome, errors: tuple[str, ...]) -> None:
+            row = _row(self.source.case, recording, aim, change, key, outcome, errors)
             self.recorded.keep(row)
-            self.counts.miss += 1
-        else:
+            known(row)
+
+        if found is not None and not (self.asked.retry_errors and found.status != "ok"):
             self.counts.hit += 1
-        self.counts.errors += row.status != "ok"
-        return row
+            known(found)
+        else:
+            self.counts.miss += 1
+            case = self.source.case
+            replay = ReplayOf(recording.text, checkpoint_text(aim.checkpoint), change)
+            call = Call(case.case_id, recording.trial, case.cluster, case.input, case.initial_state, replay)
+            ask(self.sandboxes(), call, self.asked.retries, finished)
+
+    def _one_less(self) -> None:
+        self.n_waiting -= 1
+        if not self.n_waiting:
+            self.place([row for row in self.rows.values() if row is not None])
 
 
-def _row(source: Source, aim: Target, change: ReplayChange, key: str, outcome: ReplayOutcome) -> ReplayRow:
+def _by_checkpoint(recording: Recording, declared: Iterable[FaultRecovery]) -> Iterable[list[Target]]:
+    """The distinct faults that the evaluators ask for and that a recording has a call and a checkpoint for, those
+    that start from one checkpoint together."""
+    found: dict[str, list[Target]] = {}
+    for each in declared:
+        aim = target(recording.trajectory, each)
+        if isinstance(aim, Target) and aim not in found.setdefault(aim.checkpoint.checkpoint_id, []):
+            found[aim.checkpoint.checkpoint_id].append(aim)
+    return found.values()
+
+
+def _row(
+    case: SuiteRow,
+    recording: Recording,
+    aim: Target,
+    change: ReplayChange,
+    key: str,
+    outcome: Outcome,
+    errors: tuple[str, ...],
+) -> ReplayRow:
     is_control = change.kind == "resume"
     discarded: VerdictReason | None
     spliced: AgentTrajectory | None = None
-    if outcome.continuation is None:
+    if outcome.trajectory is None:
         discarded = VerdictReason.REPLAY_TIMEOUT if outcome.status == "timeout" else VerdictReason.REPLAY_ERROR
     else:
-        spliced = splice(source.trajectory, aim.checkpoint, outcome.continuation)
+        continuation = from_text(outcome.trajectory)
+        spliced = splice(recording.trajectory, aim.checkpoint, continuation)
         discarded = (
-            why_control_is_discarded(source.trajectory, aim.checkpoint, outcome.continuation)
+            why_control_is_discarded(recording.trajectory, aim.checkpoint, continuation)
             if is_control
-            else why_fault_is_discarded(source.trajectory, aim, outcome.continuation)
+            else why_fault_is_discarded(recording.trajectory, aim, continuation)
         )
     return ReplayRow(
-        case_id=source.case.case_id,
+        case_id=case.case_id,
         replay_key=key,
         kind="control" if is_control else "fault",
         checkpoint_id=aim.checkpoint.checkpoint_id,
@@ -166,9 +242,10 @@ def _row(source: Source, aim: Target, change: ReplayChange, key: str, outcome: R
         discarded=discarded.value if discarded else None,
         error=outcome.error,
         duration_ms=outcome.duration_ms,
-        trajectory=JSONText(recorded_text(spliced)) if spliced else None,
-        state=JSONText(outcome.state) if outcome.state is not None else None,
-        state_matches=_matches(source.state, outcome.state) if is_control else None,
+        trajectory=JSONText(valid_text(spliced)) if spliced else None,
+        state=json_text(outcome.state),
+        state_matches=_matches(recording.state, outcome.state) if is_control else None,
+        retried=JSONText(canonical_json(list(errors))) if errors else None,
     )
 
 
@@ -177,18 +254,3 @@ def _matches(recorded: str | None, replayed: str | None) -> bool | None:
     if recorded is None or replayed is None:
         return None
     return recorded == replayed or json_equal(parse_canonical(recorded), parse_canonical(replayed))
-
-
-def replays(
-    cases: Iterable[Source], recorded: Recorded, *, declared: tuple[FaultRecovery, ...], identity: Identity
-) -> Iterator[ReplayRow]:
-    """The rows of `fault_replays`: each control followed by its faults, in the suite's order."""
-    for source in cases:
-        seen: set[str] = set()
-        for aim in source.targets(declared):
-            for change in (RESUME, aim.change):
-                key = source.key(identity, aim.checkpoint, change)
-                row = None if key in seen else recorded.get(key)
-                seen.add(key)
-                if row is not None:
-                    yield row

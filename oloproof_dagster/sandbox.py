@@ -6,50 +6,23 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-from oloproof_dagster.digests import canonical_json, digest_of_text, parse_canonical
+from oloproof_dagster.calls import Call, Outcome, ReplayOf
+from oloproof_dagster.digests import canonical_json, parse_canonical
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
 from oloproof_dagster.loading import System
-from oloproof_dagster.system import CurrentCase, ReplayChange, ends_the_run, inside
-from oloproof_dagster.tables import SuiteRow
+from oloproof_dagster.system import INTERRUPTS, CurrentCase, inside
 from oloproof_dagster.trajectory import (
     AgentCheckpoint,
-    AgentTrajectory,
     from_text,
     is_malformed,
     recorded_text,
     why_malformed,
 )
 
-Status = Literal["ok", "error", "timeout"]
 GRACE_SECONDS = 5.0
 Left = TypeVar("Left")
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What one execution left: texts are canonical JSON. `initial` is the initial state's digest."""
-
-    status: Status
-    error: str | None
-    duration_ms: float
-    output: str | None
-    trajectory: str | None
-    initial: str | None
-    state: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayOutcome:
-    """What one replay left; `continuation` is None unless the replay returned one."""
-
-    status: Status
-    error: str | None
-    duration_ms: float
-    continuation: AgentTrajectory | None
-    state: str | None
 
 
 class _Failed(Exception):
@@ -58,8 +31,9 @@ class _Failed(Exception):
     A message may hold bytes of a file's name that are no text; they are escaped, as evidence is UTF-8.
     """
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, transient: bool = False) -> None:
         super().__init__(message.encode("utf-8", "backslashreplace").decode("utf-8"))
+        self.transient = transient
 
 
 class Sandbox:
@@ -69,35 +43,36 @@ class Sandbox:
     so that nothing it keeps, shares or mutates reaches another case.
     """
 
-    def __init__(self, system: System) -> None:
-        self._system = system
+    def __init__(self, system: System, retry_on: tuple[str, ...] = ()) -> None:
+        self._system, self._retry_on = system, frozenset(retry_on)
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = os.getpid()
 
-    def execute(self, case: SuiteRow, trial: int = 0) -> Outcome:
-        """Runs one case. Never raises for what the system does: that is the outcome's error."""
-        with self._lock, inside(CurrentCase(case.case_id, trial, case.input, case.initial_state)) as current:
-            output, state, error, duration_ms = self._in_its_world(case, lambda: self._call(case, current))
-            return Outcome(
-                "error" if error else "ok", error, duration_ms, output, current.recorded, initial_digest(case), state
-            )
-
-    def replay(
-        self, case: SuiteRow, trial: int, recording: AgentTrajectory, checkpoint: AgentCheckpoint, change: ReplayChange
-    ) -> ReplayOutcome:
-        """Resets the world, asks the system for the continuation from a checkpoint, and takes the state after it."""
-        replay = self._system.replay
-        assert replay is not None, "load_system refuses a system without replay where one is needed"
-
-        def go_on() -> AgentTrajectory:
-            # Copies: their values could be mutated, and the next replay starts from the same recording.
-            given, start_from = recording.model_copy(deep=True), checkpoint.model_copy(deep=True)
-            return self._continuation(self._guarded("", lambda: replay(given, checkpoint=start_from, change=change)))
-
-        with self._lock, inside(CurrentCase(case.case_id, trial, case.input, case.initial_state)):
-            continuation, state, error, duration_ms = self._in_its_world(case, go_on)
-            return ReplayOutcome("error" if error else "ok", error, duration_ms, None if error else continuation, state)
+    def answer(self, call: Call) -> Outcome:
+        """Executes or replays one case. Never raises for what the system does: that is the outcome's error."""
+        if call.wait_s:
+            time.sleep(call.wait_s)
+        current = CurrentCase(call.case_id, call.trial, call.input, call.initial_state)
+        with self._lock, inside(current):
+            replay = call.replay
+            start = time.perf_counter()
+            left = state = failed = None
+            try:
+                self._reset(call)
+                try:
+                    left = self._call(call, current) if replay is None else self._continuation(replay)
+                except _Failed as error:
+                    failed = error
+                # Also after a failed call: what a crashing agent left behind is evidence.
+                state = self._snapshot(call)
+            except _Failed as error:
+                failed = failed or error
+            duration_ms = (time.perf_counter() - start) * 1000
+            output, trajectory = (left, current.recorded) if replay is None else (None, None if failed else left)
+            if failed is None:
+                return Outcome("ok", None, duration_ms, output, trajectory, state)
+            return Outcome("error", str(failed), duration_ms, output, trajectory, state, failed.transient)
 
     def close(self) -> None:
         """Ends the event loop; what the system left running on it is cancelled."""
@@ -112,48 +87,35 @@ class Sandbox:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
 
-    def _in_its_world(
-        self, case: SuiteRow, act: Callable[[], Left]
-    ) -> tuple[Left | None, str | None, str | None, float]:
-        """What an act left between a reset and a snapshot, the state after it, the first error, and milliseconds."""
-        start = time.perf_counter()
-        left: Left | None = None
-        state = error = None
-        try:
-            self._reset(case)
-            try:
-                left = act()
-            except _Failed as failed:
-                error = str(failed)
-            # Also after a failed act: what a crashing agent left behind is evidence.
-            state = self._snapshot(case)
-        except _Failed as failed:
-            error = error or str(failed)
-        return left, state, error, (time.perf_counter() - start) * 1000
+    def _keeps_state(self, call: Call) -> bool:
+        return self._system.reset is not None and call.initial_state is not None
 
-    def _keeps_state(self, case: SuiteRow) -> bool:
-        return self._system.reset is not None and case.initial_state is not None
-
-    def _reset(self, case: SuiteRow) -> None:
-        reset, text = self._system.reset, case.initial_state
+    def _reset(self, call: Call) -> None:
+        reset, text = self._system.reset, call.initial_state
         if reset is not None and text is not None:
             self._guarded("reset: ", lambda: reset(parse_canonical(text)))
 
-    def _call(self, case: SuiteRow, current: CurrentCase) -> str:
-        output = self._guarded("", lambda: self._system.call(parse_canonical(case.input)))
+    def _call(self, call: Call, current: CurrentCase) -> str:
+        output = self._guarded("", lambda: self._system.call(parse_canonical(call.input)))
         if current.malformed is not None:  # the agent caught it and went on
             raise _Failed(f"malformed_trajectory: {current.malformed}")
         return self._copied("output", output)
 
-    def _snapshot(self, case: SuiteRow) -> str | None:
+    def _snapshot(self, call: Call) -> str | None:
         snapshot = self._system.snapshot
-        if snapshot is None or not self._keeps_state(case):
+        if snapshot is None or not self._keeps_state(call):
             return None
         return self._copied("snapshot", self._guarded("snapshot: ", snapshot))
 
-    def _continuation(self, returned: Any) -> AgentTrajectory:
+    def _continuation(self, asked: ReplayOf) -> str:
+        replay = self._system.replay
+        assert replay is not None, "load_system refuses a system without replay where one is needed"
+        # Read from their texts: what the system mutates is its own, and the next replay starts from the same recording.
+        given = from_text(asked.recording)
+        start_from = AgentCheckpoint.model_validate(parse_canonical(asked.checkpoint))
+        returned = self._guarded("", lambda: replay(given, checkpoint=start_from, change=asked.change))
         try:
-            return from_text(recorded_text(returned))
+            return recorded_text(returned)
         except MalformedTrajectory as error:
             raise _Failed(f"malformed_trajectory: {error}") from None
         except Exception as error:  # as in _copied
@@ -174,14 +136,25 @@ class Sandbox:
             if inspect.isawaitable(value):
                 value = self._await(value)
             self._leave_a_fork()
+            INTERRUPTS.insist()
             return value
         except BaseException as error:
             self._leave_a_fork()
-            if ends_the_run(error):
+            if INTERRUPTS.end_the_run(error):
                 raise
+            INTERRUPTS.insist()
             if is_malformed(error):
                 raise _Failed(f"malformed_trajectory: {phase}{why_malformed(error)}") from None
-            raise _Failed(f"{phase}{self._system.own_files.describe(error)}") from None
+            told = f"{phase}{self._system.own_files.describe(error)}"
+            raise _Failed(told, transient=self._is_transient(error)) from None
+
+    def _is_transient(self, error: BaseException) -> bool:
+        """Whether the user names the error's class, or one that it derives from, as worth another try."""
+        return any(
+            name in self._retry_on
+            for each in type(error).__mro__
+            for name in (each.__name__, f"{each.__module__}.{each.__qualname__}")
+        )
 
     def _leave_a_fork(self) -> None:
         """Ends a child that the system forked and let return: it must not become a second run of the suite."""
@@ -193,11 +166,6 @@ class Sandbox:
             self._loop = asyncio.new_event_loop()
         # A task copies the context, so that the current case is seen inside.
         return self._loop.run_until_complete(_as_coroutine(value))
-
-
-def initial_digest(case: SuiteRow) -> str | None:
-    """The digest that environment_state/v1 bears of the state that a case started from."""
-    return None if case.initial_state is None else digest_of_text("scenario.initial_state/v1", case.initial_state)
 
 
 async def _as_coroutine(value: Any) -> Any:

@@ -18,7 +18,9 @@ Memberships = Mapping[tuple[str, int], tuple[tuple[str, str], ...]]
 """For a case id and trial, the (slice, value) pairs that it belongs to."""
 
 
-def memberships(slices: tuple[Slice, ...], suite: Stored[SuiteRow], executions: Stored[ExecutionRow]) -> Memberships:
+def memberships(
+    slices: tuple[Slice, ...], suite: Stored[SuiteRow], executions: Stored[ExecutionRow], trials: int = 1
+) -> Memberships:
     """For each case and trial its (slice, value) pairs; memory holds names only."""
     if not slices:
         return {}
@@ -26,11 +28,12 @@ def memberships(slices: tuple[Slice, ...], suite: Stored[SuiteRow], executions: 
     by_recording = any(each.kind != "metadata" for each in slices)
     found: dict[tuple[str, int], tuple[tuple[str, str], ...]] = {}
     for case in suite.rows():
-        row = index.get(execution_key(identity, case, 0)) if identity and by_recording else None
-        recording = from_text(row.trajectory) if row and row.trajectory else None
         metadata = parse_canonical(case.metadata)
-        values = ((each.text, each.value_of(metadata, recording)) for each in slices)
-        found[case.case_id, 0] = tuple((text, value) for text, value in values if value is not None)
+        for trial in range(trials):
+            row = index.get(execution_key(identity, case, trial)) if identity and by_recording else None
+            recording = from_text(row.trajectory) if row and row.trajectory else None
+            values = ((each.text, each.value_of(metadata, recording)) for each in slices)
+            found[case.case_id, trial] = tuple((text, value) for text, value in values if value is not None)
     index.close()
     return found
 

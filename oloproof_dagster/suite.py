@@ -10,10 +10,12 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from oloproof_dagster.declarations import EvaluatorDeclaration, a_callable
 from oloproof_dagster.files import shortened
 from oloproof_dagster.models import FileModel, Misplaced
+from oloproof_dagster.objects import PACKAGES
 from oloproof_dagster.slice_names import parse_slice
 from oloproof_dagster.state import parse_path
 
-LATER = "comes with worker processes, which this version does not have yet; remove it"
+MOST_WORKERS = 256
+MOST_RETRIES = 10
 
 
 class SystemDeclaration(FileModel):
@@ -40,27 +42,45 @@ class SystemDeclaration(FileModel):
             raise ValueError(f"{value!r} holds '...', which Dagster keeps for ranges of partitions")
         return value
 
-    @field_validator("timeout_s")
-    @classmethod
-    def _no_timeout_yet(cls, value: float | None) -> float | None:
-        if value is not None:
-            raise ValueError(f"a time limit {LATER}")
-        return value
-
 
 class SandboxDeclaration(FileModel):
-    """How many sandboxes there are."""
+    """How many sandboxes there are, whether other runs use the same one, and over how many steps a run is spread."""
 
-    workers: Annotated[int, Field(ge=1)] = 1
+    workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)] = 1
     shared: bool = False
+    shards: Annotated[int, Field(ge=1, le=MOST_WORKERS)] = 1
 
     @model_validator(mode="after")
-    def _one_for_now(self) -> "SandboxDeclaration":
-        if self.workers > 1:
-            raise ValueError(f"more than one worker {LATER}, or write 1")
-        if self.shared:
-            raise ValueError(f"a sandbox shared across runs {LATER}")
+    def _one_at_a_time(self) -> "SandboxDeclaration":
+        for key in ("workers", "shards"):
+            if self.shared and getattr(self, key) > 1:
+                raise Misplaced(
+                    "a shared sandbox is one external system, which one case at a time may use; write 1, or remove"
+                    " `shared`",
+                    key,
+                )
         return self
+
+
+class Retries(FileModel):
+    """How often a call is repeated whose error is one of the user's own transient ones, named by class.
+
+    `wait_s` is the pause before the first repetition, in seconds; each further one waits twice as long.
+    """
+
+    max: Annotated[int, Field(ge=1, le=MOST_RETRIES)]
+    on: tuple[str, ...]
+    wait_s: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 1.0
+
+    @field_validator("on")
+    @classmethod
+    def _classes(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("must name at least one exception class; write one such as TransientError")
+        for position, name in enumerate(value):
+            if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", name):
+                raise Misplaced(f"{shortened(name)} is no exception class; write one such as TransientError", position)
+        return value
 
 
 def a_slice(text: str) -> str:
@@ -163,12 +183,14 @@ class Suite(FileModel):
     dataset: str
     system: SystemDeclaration
     sandbox: SandboxDeclaration = SandboxDeclaration()
-    trials: Annotated[int, Field(ge=1)] = 1
+    trials: Annotated[int, Field(ge=1, le=1000)] = 1
+    retries: Retries | None = None
     metamorphic: Metamorphic = Metamorphic()
     evaluators: tuple[EvaluatorDeclaration, ...]
     slices: tuple[Annotated[str, AfterValidator(a_slice)], ...] = ()
     min_slice_support: Annotated[int, Field(ge=0)] = 30
     schedule: Schedule | None = None
+    store: str | None = None
 
     @field_validator("project")
     @classmethod
@@ -177,12 +199,10 @@ class Suite(FileModel):
             raise ValueError(f"{value!r} needs at least one of a-z and 0-9, which asset keys are made of")
         return value
 
-    @field_validator("trials")
+    @field_validator("store")
     @classmethod
-    def _one_for_now(cls, value: int) -> int:
-        if value > 1:
-            raise ValueError(f"more than one trial {LATER}, or write 1")
-        return value
+    def _place(cls, value: str | None) -> str | None:
+        return a_store(_from_environment(value)) if value else None
 
     @field_validator("slices")
     @classmethod
@@ -191,6 +211,26 @@ class Suite(FileModel):
             if text in value[:position]:
                 raise Misplaced(f"the slice {text!r} stands twice; remove one", position)
         return value
+
+
+def a_store(url: str) -> str | None:
+    """The URL without a slash at its end, when evidence can lie there; None for no text."""
+    scheme, separator, rest = url.partition("://")
+    if not url:
+        return None
+    if not separator:
+        raise ValueError(
+            f"{shortened(url)} is no URL; leave `store` out to keep evidence in the project's folder, or write"
+            " s3://bucket/prefix, or file:///srv/evidence"
+        )
+    if scheme != "file" and scheme not in PACKAGES:
+        raise ValueError(f"no evidence is kept at {shortened(scheme)}; write one of {', '.join(PACKAGES)} and file")
+    if not re.fullmatch(r"[^\s?#*\[\]]+", rest) or (scheme == "file") != rest.startswith("/") or not rest.strip("/"):
+        example = "file:///srv/evidence" if scheme == "file" else f"{scheme}://bucket/prefix"
+        raise ValueError(f"{shortened(url)} names no place; write one such as {example}, without spaces and *?#[]")
+    if ":" in rest.partition("/")[0].rpartition("@")[0]:
+        raise ValueError("holds a password; leave it out, credentials come from the environment")
+    return url.rstrip("/")
 
 
 def slug_of(project: str) -> str:

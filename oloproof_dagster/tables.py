@@ -52,7 +52,10 @@ class SuiteRow:
 
 @dataclass(frozen=True, slots=True)
 class ExecutionRow:
-    """One execution of a case: what the system returned and recorded. `duration_ms` covers reset, call, snapshot."""
+    """One execution of a case: what the system returned and recorded. `duration_ms` covers reset, call, snapshot.
+
+    `retried` lists the errors of the attempts before, where the user's `retries` asked for another.
+    """
 
     case_id: str
     trial: int
@@ -62,6 +65,7 @@ class ExecutionRow:
     duration_ms: float
     output: JSONText | None
     trajectory: JSONText | None
+    retried: JSONText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,7 @@ class ReplayRow:
     trajectory: JSONText | None
     state: JSONText | None
     state_matches: bool | None
+    retried: JSONText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,21 +211,23 @@ def _field(name: str, annotation: Any) -> pa.Field:
 
 
 class Table(Generic[Row]):
-    """A table's name, row type and schema. `volatile` columns (durations) are left out of the content digest."""
+    """A table's name, row type and schema. `volatile` columns (durations) are left out of the content digest;
+    `optional` ones may be absent from a file and are null then."""
 
     def __init__(self, name: str, row: type[Row], *, key: tuple[str, ...], volatile: tuple[str, ...] = ()) -> None:
         self.name, self.row, self.key = name, row, key
         hints = get_type_hints(row)
         self.columns = tuple(field.name for field in dataclasses.fields(row))  # type: ignore[arg-type]
         self.schema = pa.schema([_field(column, hints[column]) for column in self.columns])
+        self.optional = frozenset(field.name for field in dataclasses.fields(row) if field.default is None)  # type: ignore[arg-type]
         self.content = tuple(column for column in self.columns if column not in volatile)
 
 
 CASES = Table("cases", CaseRow, key=("case_id",))
 SUITE = Table("transformed_cases", SuiteRow, key=("case_id",))
-EXECUTIONS = Table("trajectories", ExecutionRow, key=("execution_key",), volatile=("duration_ms",))
+EXECUTIONS = Table("trajectories", ExecutionRow, key=("execution_key",), volatile=("duration_ms", "retried"))
 STATES = Table("environment_states", StateRow, key=("execution_key",))
-REPLAYS = Table("fault_replays", ReplayRow, key=("replay_key",), volatile=("duration_ms",))
+REPLAYS = Table("fault_replays", ReplayRow, key=("replay_key",), volatile=("duration_ms", "retried"))
 VERDICTS = Table("verdicts", VerdictRow, key=("case_id", "trial", "criterion"))
 METRICS = Table("metrics", MetricRow, key=("metric",))
 SLICES = Table("slices", SliceRow, key=("slice", "value", "metric"))

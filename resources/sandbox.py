@@ -1,144 +1,110 @@
 """The sandbox as a Dagster resource: made when the first case needs it, torn down with the run.
 
-What belongs here: how a run comes by its system. What happens to a case is the engine's (oloproof_dagster.sandbox).
+What belongs here: how a run comes by its system. What happens to a case is the engine's (oloproof_dagster.session).
 """
 
+import atexit
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.errors import ConfigError, OloproofError
-from oloproof_dagster.loading import System, load_system
-from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.project import Project, load_project
-from oloproof_dagster.sandbox import Sandbox
+from oloproof_dagster.session import Means, Session
 
 
-class SandboxSession:
-    """One run's use of the sandbox; nothing of the user's is imported before it is asked for."""
-
-    def __init__(self, resource: "SandboxResource") -> None:
-        self._resource = resource
-        self._system: System | None = None
-        self._loaded_code: str | None = None
-        self._sandbox: Sandbox | None = None
-
-    @property
-    def loaded(self) -> bool:
-        """Whether this run has imported the system; what is edited from then on is the next run's."""
-        return self._system is not None
-
-    def code_digest(self, project: Project) -> str:
-        """The digest of the system's files as they are now; importing nothing."""
-        return self._resource.own_files(project).code_digest
-
-    def prepare(self, project: Project) -> System:
-        """The system, imported and its contract checked.
-
-        Raises:
-            ConfigError: it cannot be imported, or lacks what the project's evaluators need of it.
-        """
-        if self._system is None:
-            code = self.code_digest(project)
-            self._system, self._loaded_code = self._resource.load(project), code
-        return self._system
-
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """Files that the system imported and that its code digest does not cover; none before it is imported."""
-        return self._system.unseen if self._system is not None else ()
-
-    def sandbox(self, project: Project, code: str) -> Sandbox:
-        """The one sandbox of this run; `code` is the digest that its evidence will bear.
-
-        Raises:
-            ConfigError: as `prepare` does, or the system was imported from other files than those of `code`.
-        """
-        if self._sandbox is None:
-            system = self.prepare(project)
-            if self._loaded_code != code:
-                raise ConfigError(
-                    "the system's files changed after this run began, or after its cases were executed;"
-                    " run again, trajectories included"
-                )
-            self._sandbox = Sandbox(system)
-        return self._sandbox
-
-    def close(self) -> None:
-        if self._sandbox is not None:
-            self._sandbox.close()
-
-
-class SandboxResource(dg.ConfigurableResource[SandboxSession]):
-    """The system under test and its world, as oloproof.yaml declares them.
+class SandboxResource(dg.ConfigurableResource[Session]):
+    """The system under test and its world, as oloproof.yaml declares them; a field that is set goes before it.
 
     To build the system from other resources (a database, a secret), subclass it, add them as fields and override
     `make_system`; hand the instance to `build_definitions(..., sandbox=...)`. The file that the subclass stands in
-    then counts as the system's code.
+    then counts as the system's code. With worker processes each of them calls `make_system`.
     """
 
     project_dir: str
     callable: str | None = None
     environment: str | None = None
-    workers: int = 1
+    workers: int | None = None
     timeout_s: float | None = None
-    shared: bool = False
+    shared: bool | None = None
 
     def make_system(self) -> Any:
         """The callable object under test, or None to import the one that oloproof.yaml names."""
         return None
 
-    def own_files(self, project: Project) -> OwnFiles:
-        """The user's files that the system is made of."""
-        declared = project.suite.system
-        return OwnFiles.of(
-            project,
-            self.callable or declared.callable,
-            self.environment or declared.environment,
-            _module_of(type(self), project.root),
-        )
+    def is_shared(self, project: Project) -> bool:
+        """Whether other runs use the same sandbox."""
+        return project.suite.sandbox.shared if self.shared is None else self.shared
 
-    def load(self, project: Project | None = None) -> System:
-        """The system, ready to be called.
+    def session(self, project: Project | None = None) -> Session:
+        """The use that one run makes of the system; nothing of the user's is imported before it is asked for.
 
         Raises:
-            ConfigError: `make_system` raises, or what it made cannot be used.
+            ConfigError: oloproof.yaml cannot be used.
         """
-        if (self.workers, self.timeout_s, self.shared) != (1, None, False):
-            raise ConfigError(
-                f"{type(self).__name__}: workers, timeout_s and shared come with worker processes, which this version"
-                " does not have yet; leave them out"
-            )
-        try:
-            made = self.make_system()
-        except OloproofError:
-            raise
-        except Exception as error:
-            raise ConfigError(f"{type(self).__name__}.make_system: {type(error).__name__}: {error}") from error
-        return load_system(
-            project or load_project(self.project_dir),
-            instance=made,
+        loaded = project or load_project(self.project_dir)
+        own = type(self) is not SandboxResource
+        means = Means(
             callable=self.callable,
             environment=self.environment,
+            make=self.make_system if own else None,
+            maker=_module_of(type(self), loaded.root) if own else None,
+            workers=1 if self.is_shared(loaded) else self.workers,
+            timeout_s=self.timeout_s,
+            shared=self.is_shared(loaded),
         )
+        return Session(loaded, means)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How a worker process comes by this resource: made again from its fields. Dagster's state stays here."""
+        return _made_again, _ingredients(self)
 
     @contextmanager
-    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[SandboxSession]:
-        session = SandboxSession(self)
+    def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Session]:
+        session = self.session()
         try:
             yield session
         finally:
             session.close()
 
 
+_Ingredients = tuple[type[dg.ConfigurableResource[Any]], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Nested:
+    """A resource that another one is made of."""
+
+    ingredients: _Ingredients
+
+
+def _ingredients(resource: dg.ConfigurableResource[Any]) -> _Ingredients:
+    values = {name: getattr(resource, name) for name in type(resource).model_fields}
+    return type(resource), {
+        name: _Nested(_ingredients(value)) if isinstance(value, dg.ConfigurableResource) else value
+        for name, value in values.items()
+    }
+
+
+def _made_again(resource: type[dg.ConfigurableResource[Any]], values: dict[str, Any]) -> Any:
+    """A resource in a worker process; what it is made of is set up, and torn down when the process ends."""
+    made = {}
+    for name, value in values.items():
+        if isinstance(value, _Nested):
+            context = _made_again(*value.ingredients).process_config_and_initialize_cm()
+            made[name] = context.__enter__()
+            atexit.register(context.__exit__, None, None, None)
+        else:
+            made[name] = value
+    return resource(**made)
+
+
 def _module_of(resource: type[SandboxResource], root: Path) -> str | None:
     """The module of the project's folder that a subclass stands in, whatever name it was imported under."""
-    if resource is SandboxResource:
-        return None
     try:
         path = Path(inspect.getfile(resource)).resolve()
     except (TypeError, OSError):  # made at a prompt: there is no file

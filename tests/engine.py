@@ -1,42 +1,34 @@
 """A release run made by the engine's own functions in a project's folder, without Dagster."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from oloproof_dagster.cases import read_cases
 from oloproof_dagster.evidence import Attempt
-from oloproof_dagster.execution import Counts, Identity, Recorded, execute, executions, facts, states
+from oloproof_dagster.execution import Asked, Counts, Identity
 from oloproof_dagster.judgment import Judgment, criteria
-from oloproof_dagster.loading import load_system
-from oloproof_dagster.parquet import Index, Stored, stage
+from oloproof_dagster.parquet import Staged, Stored, stage
+from oloproof_dagster.passes import Pass, Recordings
 from oloproof_dagster.preflight import own_files
 from oloproof_dagster.project import Project, load_project
-from oloproof_dagster.replay import Recorded as RecordedReplays
-from oloproof_dagster.replay import replay_all, replays, sources
 from oloproof_dagster.runs import evidence_of
-from oloproof_dagster.sandbox import Sandbox
-from oloproof_dagster.tables import (
-    EXECUTIONS,
-    REPLAYS,
-    STATES,
-    SUITE,
-    TABLES,
-    VERDICTS,
-    ExecutionRow,
-    StateRow,
-    SuiteRow,
-    Table,
-    VerdictRow,
-)
+from oloproof_dagster.session import Session
+from oloproof_dagster.tables import SUITE, TABLES, VERDICTS, SuiteRow, Table, VerdictRow
 from oloproof_dagster.transforms import SuiteCount, expand
 
 AGENT = '''
 import copy
+import time
 from pathlib import Path
 
 from oloproof_dagster import AgentCheckpoint, AgentConstraintCheck, AgentStep, AgentTrajectory, current_case
+
+
+def in_this_trial(given):
+    """What a case's input says, with what it says of this trial laid over it."""
+    return given | given.get("by_trial", {}).get(str(current_case().trial), {})
 
 
 class Agent:
@@ -52,8 +44,11 @@ class Agent:
         return self.state
 
     def __call__(self, given):
+        given = in_this_trial(given)
         if given.get("raises", False) in (True, given.get("text")):
             raise ValueError("told to raise")
+        if given.get("never_returns"):
+            time.sleep(60)
         if given.get("records", True):
             current_case().agent_trajectory(self.work(given, given["calls"]))
         if given.get("raises") == "late":
@@ -61,7 +56,7 @@ class Agent:
         return given.get("output", {"answer": "done"})
 
     def replay(self, trajectory, *, checkpoint, change):
-        given = current_case().input
+        given = in_this_trial(current_case().input)
         with (Path(__file__).parent / "replays.txt").open("a") as told:
             told.write(f"{current_case().id} {checkpoint.checkpoint_id} {change.fault or change.kind}\\n")
         how = given.get(change.kind, "as recorded")
@@ -73,6 +68,10 @@ class Agent:
             return trajectory
         if how == "exits":
             raise SystemExit(3)
+        if how == "interrupts":
+            raise KeyboardInterrupt
+        if how == "never returns":
+            time.sleep(60)
         prefix = checkpoint.step_index or 0
         if prefix:
             self.state = checkpoint.payload
@@ -104,7 +103,7 @@ class Agent:
 
         def say(position, call):
             add("tool_call", tool_name=call["tool"], call_id=f"c{position}" if names else None,
-                arguments=call.get("arguments", {}))
+                arguments=call.get("arguments", {}), latency_ms=given.get("latency_ms"))
 
         def hear(position, call):
             if position == fault:
@@ -184,8 +183,8 @@ class Engine:
         return self.evidence.table(table, self.version)
 
     def put(self, table: Table[Any], rows: Any, noted: Callable[[], dict[str, Any]] = dict) -> None:
-        path = self.stored(table.name).path
-        stage(path.with_suffix(".staged"), table, rows, noted).path.replace(path)
+        staged = stage(self.evidence.staging(table.name, self.version), table, rows, noted)
+        self._settle(staged, table.name)
 
     def expand(self) -> Stored[SuiteRow]:
         """Writes the suite as the dataset has it now."""
@@ -195,58 +194,42 @@ class Engine:
 
     def execute(self, *, fresh: bool = False, retry_errors: bool = False) -> Counts:
         """Writes `trajectories` and `environment_states`."""
-        suite = self.expand()
+        suite, declared = self.expand(), self.project.suite
         attempt = self.evidence.open_attempt(self.version, fresh=fresh)
-        with self.sandbox() as sandbox, self.recorded(attempt) as recorded:
-            counts = execute(
-                suite.rows(),
-                sandbox,
-                recorded,
-                identity=self.identity,
-                n_cases=len(suite),
-                retry_errors=retry_errors,
-            )
-            noted = facts(self.identity, attempt.number)
-            self.put(EXECUTIONS, executions(suite.rows(), recorded, self.identity), lambda: noted)
-            self.put(STATES, states(suite.rows(), recorded, self.identity), lambda: noted)
+        asked = Asked(len(suite), declared.trials, retry_errors, declared.retries)
+        with closing(Session(self.project)) as session:
+            executions, states, counts = self._pass(attempt, session, asked).execute(suite)
+        self._settle(executions, "trajectories")
+        self._settle(states, "environment_states")
         return counts
 
     def replay(self, *, retry_errors: bool = False) -> Counts:
         """Writes `fault_replays` and completes the attempt."""
         attempt = self.evidence.attempt(self.version)
         assert attempt is not None
-        suite, declared = self.stored("transformed_cases"), self.project.replayed
-        with ExitStack() as stack:
-            executions, states, former = (
-                stack.enter_context(closing(Index[Any](each)))
-                for each in (
-                    self.stored("trajectories"),
-                    self.stored("environment_states"),
-                    self.of_attempt("fault_replays", attempt),
-                )
-            )
-            parts = stack.enter_context(closing(self.evidence.parts(attempt, "replays")))
-            recorded = RecordedReplays(parts, former)
-            counts = replay_all(
-                sources(suite.rows(), executions, states, self.identity),
-                stack.enter_context(self.sandbox()),
-                recorded,
-                declared=declared,
-                identity=self.identity,
-                n_cases=len(suite),
-                retry_errors=retry_errors,
-            )
-            found = sources(suite.rows(), executions, states, self.identity)
-            made = replays(found, recorded, declared=declared, identity=self.identity)
-            self.put(REPLAYS, made, lambda: facts(self.identity, attempt.number))
+        tables = ("transformed_cases", "trajectories", "environment_states")
+        recordings = Recordings(*map(self.stored, tables))
+        asked = Asked(recordings.n_cases, retry_errors=retry_errors, retries=self.project.suite.retries)
+        with closing(Session(self.project)) as session:
+            replays, counts = self._pass(attempt, session, asked).replay(recordings, self.project.replayed)
+        self._settle(replays, "fault_replays")
         self.evidence.complete(attempt)
         return counts
+
+    def _pass(self, attempt: Attempt, session: Session, asked: Asked) -> Pass:
+        sandboxes = session.sandboxes
+        return Pass(self.evidence, attempt, self.identity, lambda: sandboxes(self.identity.code), asked)
+
+    def _settle(self, staged: Staged, table: str) -> None:
+        self.evidence.put(staged.path, table, self.version)
 
     def judge(self) -> dict[tuple[str, str], VerdictRow]:
         """Writes `verdicts`; gives them by case and criterion."""
         tables = ("transformed_cases", "trajectories", "environment_states", "fault_replays")
-        judgment = Judgment(*map(self.stored, tables))
-        self.put(VERDICTS, judgment.verdicts(criteria(self.project)), lambda: {"n_unreached": judgment.n_unreached})
+        trials = self.project.suite.trials
+        judgment = Judgment(*map(self.stored, tables), trials)
+        rows = judgment.verdicts(criteria(self.project))
+        self.put(VERDICTS, rows, lambda: {"n_unreached": judgment.n_unreached, "trials": trials})
         judgment.close()
         return {(row.case_id, row.criterion): row for row in self.stored("verdicts").rows()}
 
@@ -255,36 +238,6 @@ class Engine:
         self.execute()
         self.replay()
         return self.judge()
-
-    @contextmanager
-    def sandbox(self) -> Iterator[Callable[[], Sandbox]]:
-        """Makes the project's one sandbox when it is first asked for."""
-        made: list[Sandbox] = []
-
-        def sandbox() -> Sandbox:
-            if not made:
-                made.append(Sandbox(load_system(self.project)))
-            return made[0]
-
-        try:
-            yield sandbox
-        finally:
-            for each in made:
-                each.close()
-
-    @contextmanager
-    def recorded(self, attempt: Attempt) -> Iterator[Recorded]:
-        with (
-            closing(self.evidence.parts(attempt, "executions")) as parts,
-            closing(Index[ExecutionRow](self.of_attempt("trajectories", attempt))) as executions,
-            closing(Index[StateRow](self.of_attempt("environment_states", attempt))) as states,
-        ):
-            yield Recorded(parts, executions, states)
-
-    def of_attempt(self, table: str, attempt: Attempt) -> Stored[Any]:
-        """A stored table, without its rows where an earlier attempt made it."""
-        stored = self.stored(table)
-        return stored.of_attempt(attempt.number)
 
     def rows(self, table: str) -> list[Any]:
         return list(self.stored(table).rows())

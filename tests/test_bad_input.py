@@ -703,6 +703,26 @@ def test_a_mistake_is_told_in_one_line_with_its_place_before_anything_runs(
     assert not (working / "called").exists(), "the agent was called"
 
 
+TAKEN = [
+    ("workers: 1", "workers: 256"),
+    ("workers: 1", "workers: 2, shards: 256"),
+    ("workers: 1", "shared: true"),
+    ("workers: 1", "shared: true, workers: 1, shards: 1"),
+    ("  records:", "  timeout_s: 0.5\n  records:"),
+    ("  records:", "  timeout_s: 3600\n  records:"),
+    ("trials: 1", "trials: 1000"),
+    ("trials: 1", "retries: {max: 1, on: [Busy]}"),
+    ("trials: 1", "retries: {max: 10, on: [Busy, openai.RateLimitError, app.Desk.Gone, Übervoll], wait_s: 0}"),
+    ("trials: 1", "retries: {max: 2, on: [Busy], wait_s: 3600}"),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), TAKEN, ids=[new.strip() for _, new in TAKEN])
+def test_how_often_and_where_the_system_is_run_is_taken_as_declared(working: Path, old: str, new: str) -> None:
+    suite(old, new)(working)
+    check(working)
+
+
 def command_line(monkeypatch: pytest.MonkeyPatch, project: Path, *arguments: str) -> object:
     """The exit code of `oloproof ARGUMENTS --project PROJECT`, run in this process."""
     monkeypatch.setattr(sys, "argv", ["oloproof", *arguments, "--project", str(project)])

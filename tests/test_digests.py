@@ -21,6 +21,7 @@ from oloproof_dagster.digests import (
     canonical_json,
     digest,
     digest_of_text,
+    dump,
     integers_of_any_size,
     json_object,
     parse_canonical,
@@ -49,6 +50,12 @@ def test_a_value_read_back_from_its_canonical_text_is_the_same_value(value: Any)
     read = parse_canonical(text)
     assert json_equal(read, value)
     assert canonical_json(read) == text
+
+
+@given(VALUES)
+def test_the_canonical_text_is_the_one_that_json_writes_with_sorted_keys_and_no_spaces(value: Any) -> None:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    assert canonical_json(value) == dump(value) == text
 
 
 def reordered(value: Any) -> Any:

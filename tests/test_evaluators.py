@@ -21,6 +21,7 @@ from oloproof_dagster.state import ABSENT, Compared
 from oloproof_dagster.tables import ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow, VerdictRow
 from oloproof_dagster.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, recorded_text
 from tests.engine import AGENT, AGENT_SYSTEM, Engine, agent_case
+from tests.interrupts import ctrl_c, interruptible
 from tests.projects import write_project
 
 R = VerdictReason
@@ -41,6 +42,7 @@ class Situation:
     judged: str = "a"
     added: tuple[dict[str, Any], ...] = ()  # after the run, so that nothing is recorded of it
     checks: str = ""
+    timeout_s: float | None = None
 
 
 def without_initial_state(*tools: str, **given: Any) -> dict[str, Any]:
@@ -56,6 +58,13 @@ SITUATIONS = [
         "missing",
         {"type": "tool_calls", "must": ["pay"]},
         agent_case("a", "pay", raises=True),
+    ),
+    Situation(
+        R.EXECUTION_TIMEOUT,
+        "missing",
+        {"type": "tool_calls", "must": ["pay"]},
+        agent_case("a", "pay", never_returns=True),
+        timeout_s=1.0,
     ),
     Situation(
         R.SYSTEM_VERSION_NOT_LOADED,
@@ -135,12 +144,14 @@ SITUATIONS = [
     ),
     Situation(R.REPLAY_DID_NOT_INJECT, "missing", RECOVERY, agent_case("a", "pay", inject_fault="does not inject")),
     Situation(R.REPLAY_ERROR, "missing", RECOVERY, agent_case("a", "pay", inject_fault="raises")),
+    Situation(
+        R.REPLAY_TIMEOUT, "missing", RECOVERY, agent_case("a", "pay", inject_fault="never returns"), timeout_s=1.0
+    ),
     Situation(R.FAULT_OUTCOME_UNKNOWN, "missing", RECOVERY, agent_case("a", "pay", after="stops")),
     Situation(R.ACTED_WRONGLY, "failed", RECOVERY, agent_case("a", "pay", after="fails")),
     Situation(R.ESCALATED, "passed", RECOVERY, agent_case("a", "pay", after="escalates")),
     Situation(R.RECOVERED, "passed", RECOVERY, agent_case("a", "pay")),
 ]
-LATER = {R.EXECUTION_TIMEOUT, R.REPLAY_TIMEOUT}  # until there are time limits
 
 
 def taken_through(root: Path, situation: Situation) -> VerdictRow:
@@ -153,7 +164,7 @@ def taken_through(root: Path, situation: Situation) -> VerdictRow:
                 cases=cases,
                 app=AGENT,
                 suite={
-                    "system": AGENT_SYSTEM,
+                    "system": AGENT_SYSTEM | ({"timeout_s": situation.timeout_s} if situation.timeout_s else {}),
                     "evaluators": [{**situation.evaluator, "criterion": "judged"}],
                     "metamorphic": {"transforms": [INJECTED, SHOUTED]},
                 },
@@ -183,7 +194,7 @@ def test_each_situation_gives_its_status_and_reason(
 
 
 def test_every_reason_can_be_reached(outcomes: dict[VerdictReason, VerdictRow]) -> None:
-    assert {row.reason for row in outcomes.values()} == {reason.value for reason in set(VerdictReason) - LATER}
+    assert {row.reason for row in outcomes.values()} == {reason.value for reason in VerdictReason}
 
 
 def test_every_reason_says_what_it_means_and_is_written_as_one_word() -> None:
@@ -206,6 +217,7 @@ def evidence(
     state: Any = NOTHING,
     trajectory: AgentTrajectory | None = None,
     status: str | None = "ok",
+    trial: int = 0,
     source: CaseEvidence | None = None,
     replays: Callable[..., ReplayRow | None] | None = None,
 ) -> CaseEvidence:
@@ -225,7 +237,7 @@ def evidence(
     )
     execution = ExecutionRow(
         case_id=case.case_id,
-        trial=0,
+        trial=trial,
         execution_key="k",
         status=status or "",
         error=None if status == "ok" else "ValueError: told to",
@@ -233,8 +245,8 @@ def evidence(
         output=text_of(output),
         trajectory=JSONText(recorded_text(trajectory)) if trajectory else None,
     )
-    left = StateRow(case.case_id, 0, "k", None, text_of(state))
-    return CaseEvidence(case, execution if status else None, left if status else None, source, replays)
+    left = StateRow(case.case_id, trial, "k", None, text_of(state))
+    return CaseEvidence(case, trial, execution if status else None, left if status else None, source, replays)
 
 
 def criterion(declared: dict[str, Any], check: Callable[[CaseView], Any] | None = None) -> Criterion:
@@ -596,8 +608,8 @@ def test_a_python_check_reads_everything_recorded_of_its_case() -> None:
     trajectory = called("pay")
     checked(check, expected={"a": 1}, output=[1], state={"s": 1}, initial={"s": 0}, trajectory=trajectory)
     assert seen == [["a", 0, {"n": 1}, {"a": 1}, {"language": "en"}, [1], {"s": 1}], [{"s": 0}, trajectory]]
-    checked(check, output=None)
-    assert seen[2:] == [["a", 0, {"n": 1}, None, {"language": "en"}, None, None], [None, None]]
+    checked(check, output=None, trial=2)
+    assert seen[2:] == [["a", 2, {"n": 1}, None, {"language": "en"}, None, None], [None, None]]
 
 
 @pytest.mark.parametrize(
@@ -667,9 +679,10 @@ def test_a_python_check_that_raises_is_missing_with_what_it_raised(error: BaseEx
 
 def test_an_interrupt_by_the_user_is_no_verdict() -> None:
     def check(case: CaseView) -> bool:
-        raise KeyboardInterrupt
+        ctrl_c()
+        return True
 
-    with pytest.raises(KeyboardInterrupt):
+    with interruptible(), pytest.raises(KeyboardInterrupt):
         checked(check)
 
 

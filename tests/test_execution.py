@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 
 from oloproof_dagster.digests import digest
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.evidence import Parts
-from oloproof_dagster.execution import Identity, execute, execution_key
+from oloproof_dagster.execution import Asked, Identity, execution_key, initial_digest
+from oloproof_dagster.parts import Parts
+from oloproof_dagster.passes import Pass
+from oloproof_dagster.session import Session
 from oloproof_dagster.tables import JSONText, SuiteRow
 from tests.engine import Engine, contents
 from tests.projects import TILL, case, write_project
@@ -72,6 +75,17 @@ def test_a_key_is_the_digest_that_its_definition_says() -> None:
     given = digest("given/v1", {"input": {"n": 1}, "initial_state": {}})
     members = {"system": "till", "version": "v1", "code": "sha256:code", "case": "c-001", "given": given, "trial": 0}
     assert execution_key(WHO, CASE, 0) == digest("execution/v1", members)
+
+
+def test_the_initial_state_is_named_by_its_digest_and_the_state_after_is_not_in_it(tmp_path: Path) -> None:
+    assert initial_digest(replace(CASE, initial_state=None)) is None
+    write_project(tmp_path, cases=[case(1), case(2)])
+    engine = Engine(tmp_path)
+    engine.execute()
+    rows = engine.rows("environment_states")
+    initial = digest("scenario.initial_state/v1", {"balance": 0, "other": "untouched"})
+    assert [row.initial for row in rows] == [initial, initial]
+    assert rows[0].state != rows[1].state
 
 
 def run_again(root: Path, **again: bool) -> tuple[int, int]:
@@ -188,9 +202,9 @@ def test_the_sandbox_is_not_made_where_nothing_has_to_be_executed(tmp_path: Path
     def refused() -> Any:
         raise AssertionError("nothing was to be executed")
 
-    with engine.recorded(attempt) as recorded:
-        suite = engine.stored("transformed_cases")
-        counts = execute(suite.rows(), refused, recorded, identity=engine.identity, n_cases=3)
+    _, _, counts = Pass(engine.evidence, attempt, engine.identity, refused, Asked(3)).execute(
+        engine.stored("transformed_cases")
+    )
     assert (counts.hit, counts.miss) == (3, 0)
 
 
@@ -199,15 +213,10 @@ def test_progress_is_told_before_each_case_and_at_the_end(tmp_path: Path) -> Non
     engine = Engine(tmp_path)
     told: list[tuple[str, int, int]] = []
     suite, attempt = engine.expand(), engine.evidence.open_attempt("v1", fresh=False)
-    with engine.sandbox() as sandbox, engine.recorded(attempt) as recorded:
-        execute(
-            suite.rows(),
-            sandbox,
-            recorded,
-            identity=engine.identity,
-            n_cases=3,
-            progress=lambda *step: told.append(step),
-        )
+    asked = Asked(3, progress=lambda *step: told.append(step))
+    with closing(Session(engine.project)) as session:
+        code = session.code_digest
+        Pass(engine.evidence, attempt, engine.identity, lambda: session.sandboxes(code), asked).execute(suite)
     assert told == [("executing", 0, 3), ("executing", 1, 3), ("executing", 2, 3), ("executing", 3, 3)]
 
 
@@ -227,28 +236,38 @@ def kept(folder: Path, *records: tuple[str, Any]) -> None:
     """A part file of its own with these records."""
     parts = Parts(folder)
     for key, value in records:
-        parts.append(key, {"value": value})
+        parts.append(key, [value])
     parts.close()
 
 
 def read(folder: Path) -> dict[str, Any]:
     parts = Parts(folder)
-    found = {key: record["value"] for key in "abck" if (record := parts.get(key)) is not None}
+    found = {key: record[0] for key in "abck" if (record := parts.get(key)) is not None}
     assert len(found) == len(parts)
     parts.close()
     return found
 
 
-def test_parts_give_back_what_was_kept_in_the_same_process_and_in_the_next(tmp_path: Path) -> None:
-    parts = Parts(tmp_path)
+def test_parts_give_back_what_was_kept_before_they_were_opened(tmp_path: Path) -> None:
     value = {"text": 'a "quoted" line\nand \u2028 é e\u0301 \x00', "n": None}
-    parts.append("k", {"value": value})
+    kept(tmp_path, ("k", value))
+    parts = Parts(tmp_path)
     assert "k" in parts
     assert len(parts) == 1
-    assert parts.get("k") == {"value": value, "key": "k"}
+    assert parts.get("k") == [value]
     assert parts.get("absent") is None
     parts.close()
-    assert read(tmp_path) == {"k": value}
+
+
+def test_a_record_has_all_that_it_was_kept_with_in_its_order(tmp_path: Path) -> None:
+    parts = Parts(tmp_path)
+    parts.append("k", ("c-001", 0, None, 1.5, True))
+    parts.append("nothing", ())
+    parts.close()
+    parts = Parts(tmp_path)
+    assert parts.get("k") == ["c-001", 0, None, 1.5, True]
+    assert parts.get("nothing") == []
+    parts.close()
 
 
 def test_of_one_key_the_last_record_counts_within_a_file_and_across_files(tmp_path: Path) -> None:
@@ -264,7 +283,7 @@ def part_file(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("cut", [1, 2, 9, 12])
+@pytest.mark.parametrize("cut", range(1, len(b'["b", 2]\n')))
 def test_a_torn_last_line_is_passed_over_and_what_comes_after_has_a_file_of_its_own(tmp_path: Path, cut: int) -> None:
     kept(tmp_path, ("a", 1), ("b", 2))
     path = part_file(tmp_path)
@@ -286,7 +305,9 @@ GARBAGE = [
     b"{}",
     b'{"key": ["a"]}',
     b"[" * 200_000,
-    b'{"value": 9, "key": "a"',
+    b'["a", 9',
+    b'[["a"], 9]',
+    b'[9, "a"]',
 ]
 
 
@@ -303,7 +324,7 @@ def test_a_record_that_could_not_be_written_is_an_error_and_what_follows_is_whol
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = Parts(tmp_path / "parts")
-    parts.append("a", {"value": 1})
+    parts.append("a", [1])
 
     class Full:
         """A file on a disk that runs full in the middle of a line."""
@@ -321,9 +342,8 @@ def test_a_record_that_could_not_be_written_is_an_error_and_what_follows_is_whol
 
     monkeypatch.setattr(parts, "_writer", Full(parts._writer))
     with pytest.raises(EvidenceError, match="No space left on device"):
-        parts.append("b", {"value": 2})
-    assert "b" not in parts
-    parts.append("c", {"value": 3})
+        parts.append("b", [2])
+    parts.append("c", [3])
     parts.close()
     assert read(tmp_path / "parts") == {"a": 1, "c": 3}
 
@@ -331,7 +351,7 @@ def test_a_record_that_could_not_be_written_is_an_error_and_what_follows_is_whol
 def test_parts_that_cannot_be_written_say_where(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(EvidenceError, match="cannot write evidence to"):
-        Parts(tmp_path / "file" / "parts").append("a", {})
+        Parts(tmp_path / "file" / "parts").append("a", [])
 
 
 DEADLY = '''

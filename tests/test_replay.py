@@ -10,11 +10,12 @@ import pytest
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.loading import load_system
 from oloproof_dagster.project import load_project
-from oloproof_dagster.replay import Source
+from oloproof_dagster.replay import Recording, replay_key
 from oloproof_dagster.system import ReplayChange
 from oloproof_dagster.tables import ReplayRow
 from oloproof_dagster.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, recorded_text
 from tests.engine import AGENT, AGENT_SYSTEM, Engine, agent_case
+from tests.interrupts import interruptible
 from tests.projects import write_project
 
 RECOVERY = {"type": "fault_recovery", "tool": "pay", "fault": "error", "escalate_tools": ["ask_human"]}
@@ -54,6 +55,7 @@ BEHAVIOURS: list[tuple[str, dict[str, Any], tuple[str, str | None]]] = [
     ("breaks a rule and escalates", {"after": "breaks and escalates"}, ("failed", "acted_wrongly")),
     ("the control raises", {"resume": "raises"}, ("missing", "replay_error")),
     ("the control exits", {"resume": "exits"}, ("missing", "replay_error")),
+    ("the control interrupts", {"resume": "interrupts"}, ("missing", "replay_error")),
     ("the control returns nonsense", {"resume": "returns nonsense"}, ("missing", "replay_error")),
     ("the control echoes", {"resume": "echoes"}, ("missing", "replay_echoed_the_recorded_trajectory")),
     ("the control ends otherwise", {"resume": "ends otherwise"}, ("missing", "control_diverged")),
@@ -311,8 +313,8 @@ def recorded(latency_ms: float = 1.0, **step: Any) -> str:
 
 
 def key_of(engine: Engine, text: str, checkpoint: AgentCheckpoint = CHECKPOINT, **change: Any) -> str:
-    case = engine.expand().rows().__next__()
-    return Source(case, text, None).key(engine.identity, checkpoint, ReplayChange(**change))
+    case = next(engine.expand().rows())
+    return replay_key(engine.identity, case, Recording(text, None, 0).digest, checkpoint, ReplayChange(**change))
 
 
 def test_a_key_takes_the_recording_without_latencies_the_checkpoint_and_the_change(tmp_path: Path) -> None:
@@ -353,7 +355,8 @@ INTERRUPTED = AGENT.replace(
     'how = given.get(change.kind, "as recorded")',
     """how = given.get(change.kind, "as recorded")
         if (Path(__file__).parent / "stop").exists() and current_case().id == "b":
-            raise KeyboardInterrupt""",
+            from tests.interrupts import ctrl_c
+            ctrl_c()""",
 )
 
 
@@ -362,7 +365,7 @@ def test_replays_that_were_interrupted_go_on_where_they_stopped(tmp_path: Path) 
     engine = Engine(write(tmp_path, *cases, app=INTERRUPTED))
     engine.execute()
     (tmp_path / "stop").touch()
-    with pytest.raises(KeyboardInterrupt):
+    with interruptible(), pytest.raises(KeyboardInterrupt):
         engine.replay()
     assert replayed(tmp_path) == [*BOTH, "b start resume"]
     (tmp_path / "stop").unlink()

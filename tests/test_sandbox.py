@@ -5,23 +5,27 @@ import datetime
 import decimal
 import json
 import os
+import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oloproof_dagster.digests import canonical_json, digest
+from oloproof_dagster.calls import Call, Outcome, ReplayOf
+from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.loading import System, load_system
 from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.project import load_project
-from oloproof_dagster.sandbox import Outcome, Sandbox
-from oloproof_dagster.system import ReplayChange, current_case
+from oloproof_dagster.sandbox import Sandbox
+from oloproof_dagster.system import INTERRUPTS, ReplayChange, current_case
 from oloproof_dagster.tables import JSONText, SuiteRow
-from oloproof_dagster.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory
+from oloproof_dagster.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, from_text, recorded_text
+from tests.interrupts import ctrl_c, interruptible
 from tests.projects import write_project
 
 Returns = Callable[..., Any]
@@ -75,6 +79,24 @@ def sandbox_of(world: Any, tmp_path: Path = Path("/nowhere")) -> Sandbox:
     )
 
 
+def executed(sandbox: Sandbox, case: SuiteRow, trial: int = 0) -> Outcome:
+    """Asks a sandbox to execute a case once."""
+    return sandbox.answer(Call(case.case_id, trial, case.cluster, case.input, case.initial_state))
+
+
+def replayed(
+    sandbox: Sandbox, recording: AgentTrajectory, checkpoint: AgentCheckpoint, change: ReplayChange
+) -> Outcome:
+    """Asks a sandbox to replay the first case from a checkpoint of a recording."""
+    case = suite_row()
+    replay = ReplayOf(recorded_text(recording), canonical_json(checkpoint.model_dump()), change)
+    return sandbox.answer(Call(case.case_id, 0, case.cluster, case.input, case.initial_state, replay))
+
+
+GOOD = AgentTrajectory(steps=(AgentStep(index=1, kind="final"),))
+START = AgentCheckpoint(checkpoint_id="start")
+
+
 def state_of(outcome: Outcome) -> Any:
     assert outcome.state is not None
     return json.loads(outcome.state)
@@ -105,7 +127,7 @@ def test_a_case_is_reset_called_and_snapshotted_in_this_order_plain_or_async_in_
     world.reset, world.snapshot = part("reset", 1, None), part("snapshot", 4, {"s": 1})  # type: ignore[method-assign]
     system = System(part("call", 2, "out"), world.reset, world.snapshot, None, OwnFiles(Path(), {}))
     sandbox = Sandbox(system)
-    outcomes = [sandbox.execute(suite_row(number)) for number in (1, 2)]
+    outcomes = [executed(sandbox, suite_row(number)) for number in (1, 2)]
     sandbox.close()
     assert events == ["reset", "call", "snapshot"] * 2
     for outcome in outcomes:
@@ -126,7 +148,7 @@ def test_cases_of_several_threads_never_interleave() -> None:
     world = World(call=call, reset=reset)
     world.snapshot = lambda: events.append(("snapshot", world.state["n"])) or world.state  # type: ignore[func-returns-value,method-assign]
     sandbox = sandbox_of(world)
-    threads = [threading.Thread(target=sandbox.execute, args=(suite_row(n, state={"n": n}),)) for n in range(6)]
+    threads = [threading.Thread(target=executed, args=(sandbox, suite_row(n, state={"n": n}))) for n in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -136,11 +158,6 @@ def test_cases_of_several_threads_never_interleave() -> None:
     for at in range(0, 18, 3):
         n = events[at][1]
         assert events[at : at + 3] == [("reset", n), ("call", n), ("snapshot", n)]
-
-
-def test_the_initial_state_is_named_by_its_digest_and_the_state_after_is_not_in_it() -> None:
-    outcome = sandbox_of(World(call=lambda given: None)).execute(suite_row(state={"a": 1}))
-    assert outcome.initial == digest("scenario.initial_state/v1", {"a": 1})
 
 
 def test_a_system_that_keeps_and_mutates_what_it_is_given_changes_no_case() -> None:
@@ -157,7 +174,7 @@ def test_a_system_that_keeps_and_mutates_what_it_is_given_changes_no_case() -> N
     sandbox, case = sandbox_of(world), suite_row(1)
     before = (case.input, case.initial_state)
     for _ in range(3):
-        outcome = sandbox.execute(case)
+        outcome = executed(sandbox, case)
         assert output_of(outcome) == '{"n":1}'
         assert state_of(outcome) == {"log": [1], "n": "mutated"}
     assert (case.input, case.initial_state) == before
@@ -167,7 +184,7 @@ def test_two_cases_of_equal_input_and_state_are_two_executions() -> None:
     calls: list[Any] = []
     sandbox = sandbox_of(World(call=calls.append))
     for number in (1, 2):
-        sandbox.execute(suite_row(number, same=True))
+        executed(sandbox, suite_row(number, same=True))
     assert len(calls) == 2
 
 
@@ -180,7 +197,7 @@ def test_a_snapshot_that_shares_objects_is_not_changed_by_the_next_case() -> Non
     sandbox = sandbox_of(
         World(call=lambda given: shared["log"].append(given["n"]), reset=reset, snapshot=lambda: shared)
     )
-    outcomes = [sandbox.execute(suite_row(number)) for number in (1, 2)]
+    outcomes = [executed(sandbox, suite_row(number)) for number in (1, 2)]
     assert [state_of(outcome) for outcome in outcomes] == [{"log": [1]}, {"log": [2]}]
 
 
@@ -195,7 +212,7 @@ def test_an_output_object_that_is_reused_is_copied_for_each_case() -> None:
         return reused.update(answer="changed by the snapshot") or {}
 
     sandbox = sandbox_of(World(call=call, snapshot=snapshot))
-    outcomes = [sandbox.execute(suite_row(number)) for number in (1, 2)]
+    outcomes = [executed(sandbox, suite_row(number)) for number in (1, 2)]
     assert [output_of(outcome) for outcome in outcomes] == [{"answer": 1}, {"answer": 2}]
 
 
@@ -207,7 +224,7 @@ def test_a_recording_is_a_copy_taken_when_it_is_recorded() -> None:
         )
         arguments["n"].append(2)
 
-    outcome = sandbox_of(World(call=call)).execute(suite_row())
+    outcome = executed(sandbox_of(World(call=call)), suite_row())
     assert outcome.trajectory is not None
     assert json.loads(outcome.trajectory)["steps"][0]["arguments"] == {"n": [1]}
 
@@ -227,7 +244,7 @@ def test_one_event_loop_lives_as_long_as_the_sandbox() -> None:
         return await clients[0].get() if given["n"] == 1 else clients[0].qsize()
 
     sandbox = sandbox_of(World(call=call, reset=reset))
-    assert [output_of(sandbox.execute(suite_row(number))) for number in (1, 2)] == [7, 0]
+    assert [output_of(executed(sandbox, suite_row(number))) for number in (1, 2)] == [7, 0]
     sandbox.close()
     assert len(loops) == 4
     assert len(set(map(id, loops))) == 1
@@ -250,7 +267,7 @@ def test_what_is_left_running_on_the_loop_is_cancelled_when_the_sandbox_closes()
 
     left: list[Any] = []
     sandbox = sandbox_of(World(call=call))
-    assert sandbox.execute(suite_row()).status == "ok"
+    assert executed(sandbox, suite_row()).status == "ok"
     sandbox.close()
     sandbox.close()
     assert told == ["cancelled"]
@@ -264,16 +281,14 @@ def test_without_a_world_or_an_initial_state_a_case_runs_and_records_no_state(ke
     case = suite_row()
     if kept == "no initial state":
         members = {name: getattr(case, name) for name in SuiteRow.__dataclass_fields__}
-        outcome = sandbox_of(world).execute(SuiteRow(**{**members, "initial_state": None}))
-        assert outcome.initial is None
+        outcome = executed(sandbox_of(world), SuiteRow(**{**members, "initial_state": None}))
     else:
-        outcome = sandbox_of(lambda given: given).execute(case)
-        assert outcome.initial is not None
+        outcome = executed(sandbox_of(lambda given: given), case)
     assert (outcome.status, outcome.output, outcome.state, calls) == ("ok", '{"n":1}', None, [])
 
 
 def test_null_is_an_output_and_a_state() -> None:
-    outcome = sandbox_of(World(call=lambda given: None, snapshot=lambda: None)).execute(suite_row())
+    outcome = executed(sandbox_of(World(call=lambda given: None, snapshot=lambda: None)), suite_row())
     assert (outcome.status, outcome.output, outcome.state) == ("ok", "null", "null")
 
 
@@ -328,7 +343,7 @@ def test_a_call_that_raises_costs_its_own_case_and_leaves_its_state_as_evidence(
 
     world = World(call=call)
     sandbox = sandbox_of(world)
-    outcomes = [sandbox.execute(suite_row(number)) for number in (1, 2, 3)]
+    outcomes = [executed(sandbox, suite_row(number)) for number in (1, 2, 3)]
     sandbox.close()
     assert [outcome.status for outcome in outcomes] == ["ok", "error", "ok"]
     assert [state_of(outcome) for outcome in outcomes] == [{"log": [1]}, {"log": [2]}, {"log": [3]}]
@@ -348,7 +363,7 @@ def test_a_reset_that_raises_costs_its_own_case_and_the_system_is_not_called(
         return how(error)(state) if state == ONLY_SECOND else None
 
     sandbox = sandbox_of(World(call=lambda given: calls.append(given["n"]), reset=reset))
-    outcomes = [sandbox.execute(suite_row(number, state={"n": number})) for number in (1, 2, 3)]
+    outcomes = [executed(sandbox, suite_row(number, state={"n": number})) for number in (1, 2, 3)]
     sandbox.close()
     assert calls == [1, 3]
     assert [outcome.status for outcome in outcomes] == ["ok", "error", "ok"]
@@ -367,7 +382,7 @@ def test_a_snapshot_that_raises_costs_its_own_case_and_the_output_stays(
 
     world = World(snapshot=snapshot)
     sandbox = sandbox_of(world)
-    outcomes = [sandbox.execute(suite_row(number, state={"n": number})) for number in (1, 2, 3)]
+    outcomes = [executed(sandbox, suite_row(number, state={"n": number})) for number in (1, 2, 3)]
     sandbox.close()
     assert [outcome.status for outcome in outcomes] == ["ok", "error", "ok"]
     assert outcomes[1].error is not None
@@ -377,16 +392,88 @@ def test_a_snapshot_that_raises_costs_its_own_case_and_the_output_stays(
 
 def test_of_a_call_and_a_snapshot_that_both_raise_the_call_is_told() -> None:
     world = World(call=raising(ValueError("first")), snapshot=raising(ValueError("second")))
-    outcome = sandbox_of(world).execute(suite_row())
+    outcome = executed(sandbox_of(world), suite_row())
     assert (outcome.error, outcome.state) == ("ValueError: first", None)
 
 
-def test_an_interrupt_by_the_user_ends_the_run_and_lets_the_sandbox_go() -> None:
-    world = World(call=lambda given: raising(KeyboardInterrupt)() if given == ONLY_SECOND else None)
+@pytest.mark.parametrize("step", ["reset", "call", "snapshot", "replay"])
+def test_an_interrupt_by_a_person_ends_the_run_at_any_step_and_lets_the_sandbox_go(step: str) -> None:
+    stops = True
+
+    def stopping(*given: Any, **named: Any) -> Any:
+        if stops:
+            ctrl_c()
+        return GOOD if step == "replay" else {}
+
+    world = World()
+    if step == "replay":
+        world.replay = stopping  # type: ignore[method-assign]
+    else:
+        world = World(**{step: stopping})
     sandbox = sandbox_of(world)
+
+    def asked() -> Outcome:
+        return replayed(sandbox, GOOD, START, ReplayChange()) if step == "replay" else executed(sandbox, suite_row())
+
+    with interruptible(), INTERRUPTS.watched(), pytest.raises(KeyboardInterrupt):
+        asked()
+    stops = False
+    assert asked().status == "ok"
+
+
+@pytest.mark.parametrize("how", [raising, raising_later])
+@pytest.mark.parametrize("step", ["reset", "call", "snapshot"])
+def test_an_interrupt_that_the_system_raises_itself_costs_its_own_case(
+    step: str, how: Callable[[Any], Returns]
+) -> None:
+    world = World(**{step: lambda *given: how(KeyboardInterrupt)() if current_case().id == "c-2" else {}})
+    sandbox = sandbox_of(world)
+    with interruptible(), INTERRUPTS.watched():
+        outcomes = [executed(sandbox, suite_row(number)) for number in (1, 2, 3)]
+    sandbox.close()
+    assert [outcome.status for outcome in outcomes] == ["ok", "error", "ok"]
+    assert outcomes[1].error == ("" if step == "call" else f"{step}: ") + "KeyboardInterrupt"
+
+
+def test_where_nobody_watches_an_interrupt_is_taken_for_a_wish_to_stop() -> None:
     with pytest.raises(KeyboardInterrupt):
-        sandbox.execute(suite_row(2))
-    assert sandbox.execute(suite_row(1)).status == "ok"
+        executed(sandbox_of(World(raising(KeyboardInterrupt))), suite_row())
+
+
+def test_an_interrupt_of_a_former_pass_is_none_of_the_next() -> None:
+    sandbox = sandbox_of(World(lambda given: ctrl_c() if given == ONLY_SECOND else raising(KeyboardInterrupt)()))
+    with interruptible():
+        with INTERRUPTS.watched(), pytest.raises(KeyboardInterrupt):
+            executed(sandbox, suite_row(2))
+        with INTERRUPTS.watched():
+            assert executed(sandbox, suite_row(1)).error == "KeyboardInterrupt"
+
+
+def test_what_handled_interrupts_before_still_does_while_they_are_watched_and_after() -> None:
+    told: list[int] = []
+    former = signal.signal(signal.SIGINT, lambda number, frame: told.append(number))
+    try:
+        handler = signal.getsignal(signal.SIGINT)
+        with INTERRUPTS.watched():
+            signal.raise_signal(signal.SIGINT)
+        assert told == [signal.SIGINT]
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, former)
+
+
+def test_interrupts_are_not_watched_where_they_are_ignored_or_outside_the_main_thread() -> None:
+    def watched() -> bool:
+        before = signal.getsignal(signal.SIGINT)
+        with INTERRUPTS.watched():
+            return signal.getsignal(signal.SIGINT) is not before
+
+    with interruptible():
+        assert watched()
+        with ThreadPoolExecutor(1) as other:
+            assert not other.submit(watched).result()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        assert not watched()
 
 
 class Hostile(dict[str, Any]):
@@ -440,7 +527,7 @@ def test_what_is_not_json_costs_its_own_case_and_the_path_is_named(value: Any, t
 
     world = World(call=bad if side == "output" else None, snapshot=bad if side == "snapshot" else None)
     sandbox = sandbox_of(world)
-    outcomes = [sandbox.execute(suite_row(number)) for number in (1, 2, 3)]
+    outcomes = [executed(sandbox, suite_row(number)) for number in (1, 2, 3)]
     assert [outcome.status for outcome in outcomes] == ["ok", "error", "ok"]
     assert outcomes[1].error is not None
     assert outcomes[1].error.startswith(f"{side}: ")
@@ -474,15 +561,12 @@ def test_a_malformed_trajectory_is_its_cases_error_and_says_what_is_wrong(record
         return plain(given)
 
     sandbox = sandbox_of(World(call=later if awaited else plain))
-    outcomes = [sandbox.execute(suite_row(number)) for number in (1, 2, 3)]
+    outcomes = [executed(sandbox, suite_row(number)) for number in (1, 2, 3)]
     sandbox.close()
     assert [outcome.status for outcome in outcomes] == ["ok", "error", "ok"]
     assert outcomes[1].error is not None
     assert outcomes[1].error.startswith("malformed_trajectory: ")
     assert outcomes[1].trajectory is None
-
-
-GOOD = AgentTrajectory(steps=(AgentStep(index=1, kind="final"),))
 
 
 def test_a_malformed_recording_that_the_agent_swallows_is_an_error_all_the_same() -> None:
@@ -494,7 +578,7 @@ def test_a_malformed_recording_that_the_agent_swallows_is_an_error_all_the_same(
             return "went on"
         return "was told nothing"
 
-    outcome = sandbox_of(World(call=call)).execute(suite_row())
+    outcome = executed(sandbox_of(World(call=call)), suite_row())
     assert (outcome.status, outcome.trajectory) == ("error", None)
     assert outcome.error is not None
     assert outcome.error.startswith("malformed_trajectory: AgentTrajectory.steps")
@@ -506,7 +590,7 @@ def test_of_several_recordings_the_last_counts_also_after_the_call_raised() -> N
             current_case().agent_trajectory(GOOD.model_copy(update={"step_limit": n}))
         raise ValueError("after it was recorded")
 
-    outcome = sandbox_of(World(call=call)).execute(suite_row())
+    outcome = executed(sandbox_of(World(call=call)), suite_row())
     assert outcome.status == "error"
     assert outcome.trajectory is not None
     assert json.loads(outcome.trajectory)["step_limit"] == 2
@@ -518,7 +602,9 @@ def test_the_current_case_tells_its_id_and_fresh_copies_of_what_it_starts_from()
         case.input["n"] = case.initial_state["log"] = "mutated"  # type: ignore[index]
         return [case.id, case.trial, case.input, case.initial_state]
 
-    assert output_of(sandbox_of(World(call=call)).execute(suite_row())) == ["c-1", 0, {"n": 1}, {"log": []}]
+    for trial in (0, 2):
+        outcome = executed(sandbox_of(World(call=call)), suite_row(), trial)
+        assert output_of(outcome) == ["c-1", trial, {"n": 1}, {"log": []}]
 
 
 def test_the_current_case_is_known_in_tasks_and_threads_that_take_the_context_along() -> None:
@@ -529,7 +615,7 @@ def test_the_current_case_is_known_in_tasks_and_threads_that_take_the_context_al
         return [await asyncio.to_thread(lambda: current_case().id), *await asyncio.gather(task(), task())]
 
     sandbox = sandbox_of(World(call=call))
-    assert [output_of(sandbox.execute(suite_row(n))) for n in (1, 2)] == [["c-1"] * 3, ["c-2"] * 3]
+    assert [output_of(executed(sandbox, suite_row(n))) for n in (1, 2)] == [["c-1"] * 3, ["c-2"] * 3]
     sandbox.close()
 
 
@@ -551,7 +637,7 @@ def test_outside_a_case_and_in_a_bare_thread_there_is_no_current_case() -> None:
         thread.join()
         return told[0]
 
-    assert "contextvars.copy_context().run" in output_of(sandbox_of(World(call=call)).execute(suite_row()))
+    assert "contextvars.copy_context().run" in output_of(executed(sandbox_of(World(call=call)), suite_row()))
 
 
 FAILING = """
@@ -588,7 +674,7 @@ def test_an_error_names_the_last_frames_of_the_users_own_files_and_no_other(tmp_
     suite = {"system": {"name": "desk", "version": "v1", "callable": "app:desk"}}
     write_project(tmp_path, app=FAILING, suite=suite, files={"shop.py": SHOP})
     sandbox = Sandbox(load_system(load_project(tmp_path)))
-    outcome = sandbox.execute(suite_row(amount=1))
+    outcome = executed(sandbox, suite_row(amount=1))
     assert outcome.error is not None
     message, _, frames = outcome.error.partition(" (app.py")
     assert message.startswith("JSONDecodeError: Expecting property name")
@@ -616,8 +702,9 @@ def test_a_replay_is_given_copies_and_the_same_case_in_a_world_that_is_reset() -
     sandbox, change = sandbox_of(Replays()), ReplayChange("inject_fault", 1, "error")
     before = (recording.model_dump(), recording.checkpoints[0].model_dump())
     for _ in range(2):
-        outcome = sandbox.replay(suite_row(), 0, recording, recording.checkpoints[0], change)
-        assert (outcome.status, outcome.error, outcome.continuation) == ("ok", None, GOOD)
+        outcome = replayed(sandbox, recording, recording.checkpoints[0], change)
+        assert (outcome.status, outcome.error, outcome.output) == ("ok", None, None)
+        assert from_text(outcome.trajectory or "") == GOOD
         assert outcome.state == '{"log":["replayed"]}'
     assert seen == [("c-1", {"n": 1}, [], {"error": "internal error"}), before] * 2
     assert (recording.model_dump(), recording.checkpoints[0].model_dump()) == before
@@ -647,9 +734,9 @@ def test_a_replay_that_raises_or_returns_nonsense_is_an_error_and_its_state_is_k
     world = World()
     world.replay = lambda *given, **named: returned()  # type: ignore[method-assign]
     sandbox = sandbox_of(world)
-    outcome = sandbox.replay(suite_row(), 0, GOOD, AgentCheckpoint(checkpoint_id="start"), ReplayChange())
+    outcome = replayed(sandbox, GOOD, START, ReplayChange())
     sandbox.close()
-    assert (outcome.status, outcome.continuation, outcome.state) == ("error", None, '{"log":[]}')
+    assert (outcome.status, outcome.trajectory, outcome.state) == ("error", None, '{"log":[]}')
     assert outcome.error is not None
     assert outcome.error.startswith(told)
 
@@ -665,15 +752,7 @@ def test_an_exception_outside_of_exception_costs_its_case_and_no_other() -> None
         return given
 
     sandbox = sandbox_of(World(call))
-    assert [sandbox.execute(suite_row(number)).error for number in (1, 2)] == ["Unusual: no", None]
-
-
-def test_a_wish_to_stop_is_no_error_of_a_case() -> None:
-    def call(given: Any) -> Any:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        sandbox_of(World(call)).execute(suite_row())
+    assert [executed(sandbox, suite_row(number)).error for number in (1, 2)] == ["Unusual: no", None]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
@@ -686,7 +765,7 @@ def test_a_child_that_the_system_forks_and_lets_return_never_goes_on_with_the_su
 
     sandbox = sandbox_of(World(call))
     for number in range(3):
-        sandbox.execute(suite_row(number))
+        executed(sandbox, suite_row(number))
         with (tmp_path / "executed").open("a") as stream:
             stream.write("x")
     assert (tmp_path / "executed").read_text() == "xxx"

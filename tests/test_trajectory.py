@@ -8,18 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from oloproof_dagster.digests import canonical_json, sha256
 from oloproof_dagster.errors import MalformedTrajectory
 from oloproof_dagster.trajectory import (
     AgentCheckpoint,
     AgentConstraintCheck,
     AgentStep,
     AgentTrajectory,
+    checkpoint_text,
     continuation_constraints,
     digest_without_latency,
     from_text,
     is_malformed,
     recorded_text,
     splice,
+    valid_text,
     why_malformed,
 )
 
@@ -78,6 +81,51 @@ def trajectories(draw: st.DrawFn, prefix: str = "") -> AgentTrajectory:
 @given(trajectories())
 def test_a_recording_reads_back_as_it_was_recorded(trajectory: AgentTrajectory) -> None:
     assert from_text(recorded_text(trajectory)) == trajectory
+
+
+@unhurried
+@given(trajectories())
+def test_a_recording_that_was_read_is_written_as_the_same_text_checked_or_not(trajectory: AgentTrajectory) -> None:
+    text = recorded_text(trajectory)
+    assert recorded_text(from_text(text)) == text
+    assert valid_text(from_text(text)) == text
+
+
+@unhurried
+@given(trajectories())
+def test_a_checkpoint_is_written_with_all_its_members(trajectory: AgentTrajectory) -> None:
+    for checkpoint in from_text(recorded_text(trajectory)).checkpoints:
+        assert checkpoint_text(checkpoint) == canonical_json(checkpoint.model_dump())
+
+
+def nested(levels: int) -> Any:
+    return [nested(levels - 1)] if levels else 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        10**5_000,
+        -(10**5_000),
+        2**64,
+        -0.0,
+        5e-324,
+        1.7976931348623157e308,
+        nested(300),
+        "\x00\u2028\U0001f680",
+        "\ufeff",
+    ],
+    ids=["long", "negative long", "65 bits", "minus zero", "smallest", "largest", "deep", "odd text", "a mark"],
+)
+def test_values_at_the_edge_of_what_is_read_come_back_exactly(value: Any) -> None:
+    step = AgentStep(index=1, kind="tool_call", tool_name="add", arguments={"v": value})
+    text = recorded_text(
+        AgentTrajectory(steps=(step,), checkpoints=(AgentCheckpoint(checkpoint_id="c", payload=value),))
+    )
+    read = from_text(text)
+    for back in (read.steps[0].arguments["v"], read.checkpoints[0].payload):
+        assert (type(back), canonical_json(back)) == (type(value), canonical_json(value))
+    assert valid_text(read) == text
 
 
 @unhurried
@@ -214,8 +262,21 @@ def timed(latency_ms: float | None, **changed: Any) -> str:
     return digest_without_latency(recorded_text(AgentTrajectory(steps=(step,))))
 
 
+@unhurried
+@given(trajectories())
+def test_a_recording_has_the_digest_of_the_same_one_without_latencies(trajectory: AgentTrajectory) -> None:
+    untimed = tuple(step.model_copy(update={"latency_ms": None}) for step in trajectory.steps)
+    without = recorded_text(trajectory.model_copy(update={"steps": untimed}))
+    assert digest_without_latency(recorded_text(trajectory)) == digest_without_latency(without) == sha256(without)
+
+
 def test_the_digest_of_a_recording_leaves_latencies_out_and_nothing_else() -> None:
     assert timed(1.5) == timed(200.0) == timed(None)
+    assert (
+        timed(None, arguments={"latency_ms": 1})
+        != timed(None, arguments={"latency_ms": 2})
+        != timed(None, arguments={})
+    )
     assert len({timed(1.5), timed(1.5, call_id="c2"), timed(1.5, arguments={"n": 1.0}), timed(1.5, result=0)}) == 4
 
 

@@ -73,7 +73,7 @@ class Criterion:
             verdict, compared, noop = _too_deep(), None, None
         return VerdictRow(
             case_id=evidence.case.case_id,
-            trial=0,
+            trial=evidence.trial,
             criterion=self.name,
             status=verdict.status,
             reason=verdict.reason,

@@ -8,7 +8,7 @@ from oloproof_dagster.errors import NotJSON
 from oloproof_dagster.evaluators.evidence import CaseEvidence, CaseView
 from oloproof_dagster.evaluators.verdict import Status, Verdict, failed, missing, passed
 from oloproof_dagster.reasons import VerdictReason
-from oloproof_dagster.system import ends_the_run
+from oloproof_dagster.system import INTERRUPTS
 
 
 class PythonEvaluator:
@@ -24,7 +24,7 @@ class PythonEvaluator:
         try:
             found = self._function(CaseView(evidence))
         except BaseException as error:
-            if ends_the_run(error):
+            if INTERRUPTS.end_the_run(error):
                 raise
             # A message may hold bytes of a file's name that are no text; evidence is UTF-8.
             told = self._describe(error).encode("utf-8", "backslashreplace").decode("utf-8")

@@ -14,20 +14,22 @@ FindReplay = Callable[["CaseEvidence", AgentCheckpoint, ReplayChange], ReplayRow
 
 
 class CaseEvidence:
-    """One case and what is recorded of it; values are read from their texts when they are first asked for.
+    """One case and trial and what is recorded of it; values are read from their texts when they are first asked for.
 
-    `execution` is None where nothing is recorded under the case's key; `source` is the source case's evidence.
+    `execution` is None where nothing is recorded under the case's key; `source` is the source case's evidence in the
+    same trial.
     """
 
     def __init__(
         self,
         case: SuiteRow,
+        trial: int,
         execution: ExecutionRow | None,
         state: StateRow | None,
         source: "CaseEvidence | None" = None,
         find_replay: FindReplay | None = None,
     ) -> None:
-        self.case, self.execution, self.source = case, execution, source
+        self.case, self.trial, self.execution, self.source = case, trial, execution, source
         self.state_text = state.state if state else None
         self.trajectory_text = execution.trajectory if execution else None
         self._find_replay = find_replay
@@ -84,7 +86,7 @@ class CaseView:
     def __init__(self, evidence: CaseEvidence) -> None:
         self._evidence = evidence
         self.id = evidence.case.case_id
-        self.trial = evidence.execution.trial if evidence.execution else 0
+        self.trial = evidence.trial
 
     @cached_property
     def input(self) -> Any:

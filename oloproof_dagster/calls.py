@@ -1,0 +1,51 @@
+"""What is asked of a sandbox and what it leaves behind: plain records of texts, which cross to worker processes as
+they are."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from oloproof_dagster.system import ReplayChange
+
+Status = Literal["ok", "error", "timeout"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOf:
+    """What a replay goes on from: a recording and one of its checkpoints as canonical texts, and what is changed."""
+
+    recording: str
+    checkpoint: str
+    change: ReplayChange
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One case to be executed once, or (`replay`) replayed once. Texts are canonical JSON.
+
+    `wait_s` is how long to wait before it, in seconds: a retry gives a rate limit time to pass.
+    """
+
+    case_id: str
+    trial: int
+    cluster: str
+    input: str
+    initial_state: str | None
+    replay: ReplayOf | None = None
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one call left. `trajectory` is the recording or, of a replay, the continuation; texts are canonical JSON.
+
+    `duration_ms` covers reset, call and snapshot. `transient` says that the error is one of those that
+    `retries.on` names.
+    """
+
+    status: Status
+    error: str | None
+    duration_ms: float
+    output: str | None = None
+    trajectory: str | None = None
+    state: str | None = None
+    transient: bool = False

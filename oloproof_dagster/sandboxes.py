@@ -1,0 +1,76 @@
+"""The sandboxes of one run: calls go in, outcomes come back, from this process or from worker processes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from oloproof_dagster.calls import Call, Outcome
+from oloproof_dagster.sandbox import Sandbox
+from oloproof_dagster.suite import Retries
+
+AHEAD = 64
+"""How many cases, for each sandbox, may be waited for or finished out of order: clusters that stay on one sandbox must
+not leave the others without work."""
+
+Done = Callable[[Outcome], None]
+Finished = Callable[[Outcome, tuple[str, ...]], None]
+"""Told the final outcome and the errors of the attempts before it."""
+
+
+class Sandboxes(Protocol):
+    """One sandbox or several. `done` is always called in the thread that submits and waits."""
+
+    @property
+    def workers(self) -> int:
+        """How many calls are answered at the same time."""
+
+    def submit(self, call: Call, done: Done) -> None:
+        """Takes a call; `done` is told its outcome, before this returns or while `wait` does."""
+
+    def wait(self) -> None:
+        """Returns once at least one more outcome was told.
+
+        Raises:
+            ConfigError: the system cannot be loaded any more, or not as it was.
+        """
+
+    def close(self) -> None:
+        """Ends the sandboxes; a call that is still under way is ended with them."""
+
+
+class InThisProcess:
+    """One sandbox in this process: a call is answered before `submit` returns."""
+
+    workers = 1
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def submit(self, call: Call, done: Done) -> None:
+        done(self._sandbox.answer(call))
+
+    def wait(self) -> None:
+        return
+
+    def close(self) -> None:
+        self._sandbox.close()
+
+
+def is_far_ahead(n_open: int, sandboxes: Callable[[], Sandboxes]) -> bool:
+    """Whether so many places that wait to be filled, or to be emptied in order, are enough; asks for the sandboxes only
+    where some must be at work."""
+    return n_open > AHEAD and n_open > AHEAD * sandboxes().workers
+
+
+def ask(sandboxes: Sandboxes, call: Call, retries: Retries | None, finished: Finished) -> None:
+    """Submits a call, and again while its error is one that the user declares as transient."""
+
+    def told(outcome: Outcome, errors: tuple[str, ...] = ()) -> None:
+        if retries is None or not outcome.transient or len(errors) == retries.max:
+            finished(outcome, errors)
+            return
+        waits = replace(call, wait_s=retries.wait_s * 2 ** len(errors))
+        sandboxes.submit(waits, partial(told, errors=(*errors, outcome.error or "")))
+
+    sandboxes.submit(call, told)

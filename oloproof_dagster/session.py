@@ -1,0 +1,164 @@
+"""One run's use of the system under test: imported when the first case needs it, in this process or in workers."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.loading import System, load_system, made_by
+from oloproof_dagster.own_files import OwnFiles
+from oloproof_dagster.project import Project
+from oloproof_dagster.recipe import Recipe
+from oloproof_dagster.sandbox import Sandbox
+from oloproof_dagster.sandboxes import InThisProcess, Sandboxes
+from oloproof_dagster.worker import FILES_CHANGED
+from oloproof_dagster.workers import WorkerProcesses
+
+
+@dataclass(frozen=True)
+class Means:
+    """What differs from oloproof.yaml's own words on the system; None means as declared there.
+
+    `make` makes the instance where an import does not; `maker` is the `module:attribute` that `make` stands in.
+    """
+
+    callable: str | None = None
+    environment: str | None = None
+    make: Callable[[], Any] | None = None
+    maker: str | None = None
+    workers: int | None = None
+    timeout_s: float | None = None
+    shared: bool = False
+
+
+_workers: ContextVar[int | None] = ContextVar("oloproof_workers", default=None)
+
+
+@contextmanager
+def with_workers(workers: int | None) -> Iterator[None]:
+    """Gives the sessions that are used inside, in this thread, so many workers, whatever is declared; None: as is."""
+    token = _workers.set(workers)
+    try:
+        yield
+    finally:
+        _workers.reset(token)
+
+
+class Session:
+    """The system and its sandboxes, from the first time that they are asked for until the run ends."""
+
+    def __init__(self, project: Project, means: Means | None = None) -> None:
+        self._project, self._means = project, means or Means()
+        self._system: System | None = None
+        self._workers: WorkerProcesses | None = None
+        self._in_this_process: InThisProcess | None = None
+        self._loaded_code: str | None = None
+        self._unseen: tuple[str, ...] = ()
+
+    @property
+    def loaded(self) -> bool:
+        """Whether the system was imported; what is edited from then on is the next run's."""
+        return self._loaded_code is not None
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Files that the system imported and that its code digest does not cover; none before it is imported."""
+        return self._unseen
+
+    @property
+    def code_digest(self) -> str:
+        """The digest of the system's files as they are now; importing nothing."""
+        return OwnFiles.of(self._project, *self._modules).code_digest
+
+    def prepare(self) -> None:
+        """Imports the system and checks its contract.
+
+        Raises:
+            ConfigError: it cannot be imported, or lacks what the project's evaluators need of it.
+        """
+        if self.loaded:
+            return
+        code = self.code_digest
+        if self._isolated:
+            workers = self._start(code)
+            try:
+                self._unseen = workers.load().unseen
+            except BaseException:
+                workers.close()
+                raise
+            self._workers = workers
+        else:
+            self._system = self._load()
+            self._unseen = self._system.unseen
+        self._loaded_code = code
+
+    def sandboxes(self, code: str) -> Sandboxes:
+        """The sandboxes of this run; `code` is the digest that its evidence will bear.
+
+        Raises:
+            ConfigError: as `prepare` does, or the system was imported from other files than those of `code`.
+        """
+        if self._in_this_process is not None:
+            return self._in_this_process
+        self.prepare()
+        if self._loaded_code != code:
+            raise ConfigError(FILES_CHANGED)
+        if self._workers is not None:
+            return self._workers
+        assert self._system is not None
+        self._in_this_process = InThisProcess(Sandbox(self._system, self._retry_on))
+        return self._in_this_process
+
+    def close(self) -> None:
+        """Ends the sandboxes."""
+        for each in (self._workers, self._in_this_process):
+            if each is not None:
+                each.close()
+
+    @property
+    def _modules(self) -> tuple[str | None, ...]:
+        declared, means = self._project.suite.system, self._means
+        return (means.callable or declared.callable, means.environment or declared.environment, means.maker)
+
+    @property
+    def _timeout_s(self) -> float | None:
+        return self._means.timeout_s or self._project.suite.system.timeout_s
+
+    @property
+    def _n_workers(self) -> int:
+        wanted = _workers.get()
+        if wanted is not None and wanted > 1 and self._means.shared:
+            raise ConfigError(
+                f"--workers {wanted}: the sandbox is shared, and one case at a time may use it; leave it out"
+            )
+        return wanted or self._means.workers or self._project.suite.sandbox.workers
+
+    @property
+    def _isolated(self) -> bool:
+        return self._n_workers > 1 or self._timeout_s is not None
+
+    @property
+    def _retry_on(self) -> tuple[str, ...]:
+        retries = self._project.suite.retries
+        return retries.on if retries else ()
+
+    def _load(self) -> System:
+        means = self._means
+        return load_system(
+            self._project, instance=made_by(means.make), callable=means.callable, environment=means.environment
+        )
+
+    def _start(self, code: str) -> WorkerProcesses:
+        declared, means = self._project.suite.system, self._means
+        recipe = Recipe(
+            self._project,
+            means.callable or declared.callable,
+            means.environment or declared.environment,
+            means.make,
+            self._modules,
+            code,
+            self._retry_on,
+        )
+        return WorkerProcesses(recipe, self._n_workers, self._timeout_s)

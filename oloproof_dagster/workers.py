@@ -1,0 +1,216 @@
+"""Sandboxes in worker processes: each loads its own copy of the system, is killed at its time limit, and replaced.
+
+This is the side that steers them: which calls go to which of them, and what has come of each. One process by itself is
+`worker_process`.
+"""
+
+import contextlib
+import queue
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import RawArray
+
+from oloproof_dagster.calls import Call, Outcome
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.recipe import Packed, Recipe
+from oloproof_dagster.sandboxes import Done
+from oloproof_dagster.worker import Started
+from oloproof_dagster.worker_process import Printed, WorkerProcess
+
+AT_HAND = 2
+"""How many calls a worker has: the one that it answers and the next, so that it never waits for this process."""
+
+MOST_STARTS = 3
+"""How many processes may end under a call before they begin it."""
+
+TICK_SECONDS = 0.2
+LATE_SECONDS = 0.6
+"""How long after the time limit pebble, which goes by the clock on the wall, is trusted to end a call."""
+
+CLOCKS_DIFFER_SECONDS = 0.25
+SECONDS_TO_END = 5.0
+
+
+class WorkerProcesses:
+    """N sandboxes in N processes; cases of one cluster stay on one of them. `timeout_s` bounds every call."""
+
+    def __init__(self, recipe: Recipe, workers: int, timeout_s: float | None) -> None:
+        packed = recipe.packed()
+        self._woken = queue.SimpleQueue[None]()
+        self._lanes = [_Lane(packed, index, timeout_s, lambda: self._woken.put(None)) for index in range(workers)]
+        self._of_cluster: dict[str, _Lane] = {}
+
+    @property
+    def workers(self) -> int:
+        return len(self._lanes)
+
+    def load(self) -> Started:
+        """Starts the first worker and gives what it says of the system that it loaded.
+
+        Raises:
+            ConfigError: the system cannot be loaded.
+        """
+        first = self._lanes[0]
+        first.start()
+        while (started := first.started(TICK_SECONDS)) is None:
+            pass
+        return started
+
+    def submit(self, call: Call, done: Done) -> None:
+        lane = self._of_cluster.get(call.cluster)
+        if lane is None:
+            lane = self._of_cluster[call.cluster] = min(self._lanes, key=len)
+        lane.add(call, done)
+
+    def wait(self) -> None:
+        told = 0
+        while not told and any(map(len, self._lanes)):
+            with contextlib.suppress(queue.Empty):
+                self._woken.get(timeout=TICK_SECONDS)
+            told = sum(lane.collect() for lane in self._lanes)
+
+    def close(self) -> None:
+        """Ends the workers. Where none is in the middle of a call they first close their sandboxes in good order."""
+        try:
+            if not any(map(len, self._lanes)):
+                deadline = time.monotonic() + SECONDS_TO_END
+                for ending in [lane.say_farewell() for lane in self._lanes]:
+                    with contextlib.suppress(Exception):
+                        ending.result(max(0.0, deadline - time.monotonic()))
+        finally:
+            for lane in self._lanes:
+                lane.close()
+
+
+@dataclass(slots=True)
+class _Sent:
+    """A call that a process has at hand. `starts` counts the processes that it was handed to."""
+
+    call: Call
+    done: Done
+    starts: int
+    future: "Future[Outcome]"
+
+
+class _Lane:
+    """One sandbox: the calls that are its own, and one process after another that answers them."""
+
+    def __init__(self, packed: Packed, index: int, timeout_s: float | None, woken: Callable[[], None]) -> None:
+        self._packed, self._index, self._timeout_s, self._woken = packed, index, timeout_s, woken
+        self._waiting = deque[tuple[Call, Done, int]]()
+        self._sent = deque[_Sent]()
+        self._process: WorkerProcess | None = None
+        self._printed: Printed | None = None
+        self._begun = RawArray("d", 2)
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._sent)
+
+    def start(self) -> WorkerProcess:
+        """The process, started where there is none."""
+        if self._process is None:
+            try:
+                self._printed = self._printed or Printed()
+                self._process = WorkerProcess(self._packed, self._index, self._printed, self._begun, self._woken)
+            except (OSError, RuntimeError) as error:
+                raise ConfigError(
+                    f"worker process {self._index} cannot be started: {error.__cause__ or error}; declare fewer"
+                    " sandbox.workers, or raise this system's limits (ulimit -n, ulimit -u)"
+                ) from None
+        return self._process
+
+    def started(self, seconds: float = 0) -> Started | None:
+        """As WorkerProcess has it."""
+        return self._process.started(seconds) if self._process else None
+
+    def add(self, call: Call, done: Done) -> None:
+        self._waiting.append((call, done, 0))
+        self._feed()
+
+    def collect(self) -> int:
+        """Tells the outcomes that have come, and gives their number."""
+        n_told = 0
+        while self._sent:
+            head = self._sent[0]
+            is_over = self._is_over(head)  # before the future: what comes of it in between still counts
+            if not is_over and not head.future.done():
+                break
+            is_answered = head.future.done() and head.future.exception() is None
+            outcome = self._answered(head) if is_answered else self._left_by_its_end(head)
+            if outcome is not None:
+                self._sent.popleft()
+            if not is_answered:
+                self._begin_again()
+            self._feed()
+            if outcome is not None:
+                head.done(outcome)
+                n_told += 1
+        self._feed()
+        return n_told
+
+    def say_farewell(self) -> "Future[None]":
+        if self._process is not None and self._process.started() is not None:
+            return self._process.say_farewell(SECONDS_TO_END)
+        nothing: Future[None] = Future()
+        nothing.set_result(None)
+        return nothing
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.end()
+        if self._printed is not None:
+            self._printed.close()
+        self._process = self._printed = None
+
+    def _feed(self) -> None:
+        """Hands the process what it may have at hand, once it is ready."""
+        if self._waiting and len(self._sent) < AT_HAND and self.start().started() is not None:
+            while self._waiting and len(self._sent) < AT_HAND:
+                call, done, starts = self._waiting.popleft()
+                self._sent.append(_Sent(call, done, starts + 1, self.start().ask(call, self._limit(call))))
+
+    def _limit(self, call: Call) -> float | None:
+        return None if self._timeout_s is None else self._timeout_s + call.wait_s
+
+    def _answered(self, head: _Sent) -> Outcome:
+        assert self._process is not None
+        self._process.answered()
+        return head.future.result()
+
+    def _is_over(self, head: _Sent) -> bool:
+        """Whether the process has come to an end, or should have."""
+        return self._process is None or self._process.is_over or self._is_late(head)
+
+    def _is_late(self, head: _Sent) -> bool:
+        process, limit = self._process, self._limit(head.call)
+        return (
+            process is not None
+            and limit is not None
+            and process.is_in_a_call
+            and process.seconds_in_call > limit + LATE_SECONDS
+        )
+
+    def _left_by_its_end(self, head: _Sent) -> Outcome | None:
+        """What is known of the first call of a process that is over; None where the call was not begun."""
+        process, limit = self._process, self._limit(head.call)
+        problem = head.future.exception() if head.future.done() else None
+        if process is None or not process.is_in_a_call:
+            unlucky = head.starts == MOST_STARTS
+            return Outcome("error", "worker_died: its process could not be kept alive", 0.0) if unlucky else None
+        ms = max(0.0, process.seconds_in_call - head.call.wait_s) * 1000
+        if limit is not None and (isinstance(problem, TimeoutError) or self._is_late(head)):
+            # A clock that was set forward, or that went on while the machine slept, ends calls that are not over.
+            is_due = process.seconds_in_call > limit - CLOCKS_DIFFER_SECONDS
+            return Outcome("timeout", f"no end within {self._timeout_s:g} s", ms) if is_due else None
+        return Outcome("error", f"worker_died: {process.how_it_ended}", ms)
+
+    def _begin_again(self) -> None:
+        """Ends the process with all that it has started; what it has not answered is the next one's."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+        self._waiting.extendleft((each.call, each.done, each.starts) for each in reversed(self._sent))
+        self._sent.clear()
