@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 
+from oloproof_dagster.assets.metrics import is_clustered
 from oloproof_dagster.assets.stage import Made, Names, Stage
 from oloproof_dagster.cases import file_digest
 from oloproof_dagster.digests import digest, parse_canonical
@@ -71,7 +72,7 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
     def gate(context: dg.AssetExecutionContext, decisions: Stored[DecisionRow]) -> Iterator[dg.MaterializeResult[Any]]:
         stage = Stage(context, project, GATE)
         if policy is None:
-            stage.stored.path.unlink(missing_ok=True)
+            stage.stored.remove()
             context.log.warning("there is no release.yaml: this run measured and decided nothing")
             return
         rows, noted = tuple(decisions.rows()), decisions.facts()
@@ -111,7 +112,7 @@ def labels_digest(project: Project) -> str:
 def suite_facts(suite: Stored[SuiteRow], metrics: Stored[MetricRow]) -> SuiteFacts:
     """What decisions ask of the suite and the run."""
     facts = suite.facts()
-    return SuiteFacts(facts["clustered"], facts["n_clusters"], metrics.facts()["n_unreached"] > 0)
+    return SuiteFacts(is_clustered(suite, metrics), facts["n_clusters"], metrics.facts()["n_unreached"] > 0)
 
 
 def check_specs(names: Names, policy: Policy | None) -> list[dg.AssetCheckSpec]:

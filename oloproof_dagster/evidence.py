@@ -1,4 +1,4 @@
-"""Where evidence lies: a folder for each system version, tables and parts in it, and what is said about attempts.
+"""How evidence lies in its store: a folder for each system version, tables and parts in it, what is said of attempts.
 
 <root>/<version>/attempt.json           the attempt in force and whether it is complete
 <root>/<version>/<table>.parquet        the release run's tables
@@ -8,24 +8,23 @@
 """
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock, Timeout
-
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.parquet import Stored
+from oloproof_dagster.parts import Parts
+from oloproof_dagster.store import Busy, LocalFolder, Store
 from oloproof_dagster.tables import TABLES
 
 FORMER_ATTEMPTS_KEPT = 10
 LONGEST_NAME = 120
+ATTEMPT = "attempt.json"
 _SUITE = ("cases", "transformed_cases")
 
 What = Literal["executions", "replays"]
@@ -61,229 +60,147 @@ class Attempt:
 
 
 class Evidence:
-    """The evidence of one project, under one root folder. Every write is whole or not there."""
+    """The evidence of one project, below one root: a folder, or a URL. Every write is whole or not there.
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    Raises:
+        ConfigError: the root is a URL that nothing installed can reach.
+    """
 
-    def folder(self, version: str) -> Path:
-        return self.root / encode_version(version)
+    def __init__(self, root: Path | str) -> None:
+        self.store = _store(root)
 
-    def path(self, table: str, version: str, attempt: int | None = None) -> Path:
+    @property
+    def root(self) -> Path | str:
+        return self.store.root
+
+    def folder(self, version: str) -> Any:
+        return self.store.path(encode_version(version))
+
+    def path(self, table: str, version: str, attempt: int | None = None) -> Any:
         """The file of a table of a version; of a former attempt where one is named."""
-        folder = self.folder(version)
-        return (folder if attempt is None else folder / "attempts" / str(attempt)) / f"{table}.parquet"
+        return self.store.path(self._name(table, version, attempt))
 
     def table(self, name: str, version: str, attempt: int | None = None) -> Stored[Any]:
         """A stored table; one that is not there reads as no rows."""
         return Stored(self.path(name, version, attempt), TABLES[name])
 
     def staging(self, name: str, version: str) -> Path:
-        """A file, in the folder of the table it is to become, that no reader looks at."""
-        return self.folder(version) / f".{name}.{os.getpid()}.staged"
+        """A file of this machine that no reader looks at, where the table can be written before it is put."""
+        return self.store.staging(self._name(name, version))
+
+    def put(self, staged: Path, name: str, version: str) -> None:
+        """Puts a table that was written to its staging file into its place."""
+        self.store.put(staged, self._name(name, version))
 
     def versions(self) -> tuple[str, ...]:
         """The versions that have an attempt, by when their latest was opened or completed, the last one last."""
-        if not self.root.is_dir():
-            return ()
-        found = sorted(self.root.glob("*/attempt.json"), key=lambda path: (path.stat().st_mtime_ns, str(path)))
-        return tuple(_attempt(path).version for path in found)
+        folders = [name for name in self.store.names("") if not name.startswith(".")]
+        noted = [(self.store.modified(f"{folder}/{ATTEMPT}"), folder) for folder in folders]
+        found = sorted((at, folder) for at, folder in noted if at is not None)
+        attempts = (self._noted(folder) for _, folder in found)
+        return tuple(attempt.version for attempt in attempts if attempt is not None)
 
     def attempt(self, version: str) -> Attempt | None:
         """The attempt in force, or None where nothing was ever executed."""
-        path = self.folder(version) / "attempt.json"
-        return _attempt(path) if path.exists() else None
+        return self._noted(encode_version(version))
 
     def former_attempts(self, version: str) -> tuple[int, ...]:
         """The numbers of the former attempts that are kept, oldest first."""
-        folder = self.folder(version) / "attempts"
-        return tuple(sorted(int(each.name) for each in folder.glob("[0-9]*") if each.name.isdecimal()))
+        kept = [int(name) for name in self.store.names(f"{encode_version(version)}/attempts") if name.isdecimal()]
+        in_force = self.attempt(version) if kept else None
+        return tuple(sorted(number for number in kept if in_force is None or number < in_force.number))
 
     def open_attempt(self, version: str, *, fresh: bool) -> Attempt:
         """The attempt to work on: an unfinished one is resumed, fresh or not; else `fresh` opens the next."""
         attempt = self.attempt(version)
-        if attempt is None:
-            attempt = Attempt(version, 1)
-        elif attempt.complete and fresh:
-            with _writing_to(self.folder(version)):
-                self._keep_tables(attempt)
-            attempt = Attempt(version, attempt.number + 1)
-        else:
+        if attempt is not None and not (attempt.complete and fresh):
             return attempt
+        if attempt is not None:
+            self._keep_tables(attempt)
+        attempt = Attempt(version, attempt.number + 1 if attempt else 1)
         self._note(attempt)
+        for number in self.former_attempts(version)[:-FORMER_ATTEMPTS_KEPT]:
+            self.store.remove(f"{encode_version(version)}/attempts/{number}")
         return attempt
 
     def complete(self, attempt: Attempt) -> None:
         """Notes that the attempt's executions and replays are in the tables; its parts are not needed any more."""
-        folder = self.folder(attempt.version)
-        with _writing_to(folder):
-            for table in _SUITE:
-                if (folder / f"{table}.parquet").exists():
-                    _link(folder / f"{table}.parquet", folder / "attempts" / ".suite" / f"{table}.parquet")
+        folder = encode_version(attempt.version)
+        present = self.store.names(folder)
+        for file in (f"{table}.parquet" for table in _SUITE):
+            if file in present:
+                self.store.copy(f"{folder}/{file}", f"{folder}/attempts/.suite/{file}")
         if not attempt.complete:
             self._note(replace(attempt, complete=True))
-        shutil.rmtree(folder / "parts", ignore_errors=True)
+        with suppress(EvidenceError):  # the next run does it
+            self.store.remove(f"{folder}/parts")
 
-    def parts(self, attempt: Attempt, what: What) -> "Parts":
-        return Parts(self.folder(attempt.version) / "parts" / str(attempt.number) / what)
+    def parts(self, attempt: Attempt, what: What) -> Parts:
+        return self.store.parts(self._parts(attempt, what))
+
+    def _parts(self, attempt: Attempt, what: What) -> str:
+        return f"{encode_version(attempt.version)}/parts/{attempt.number}/{what}"
+
+    def has_parts(self, attempt: Attempt, what: What) -> bool:
+        """Whether finished work of the attempt is in no table yet."""
+        return any(name.endswith(".jsonl") for name in self.store.names(self._parts(attempt, what)))
 
     @contextmanager
-    def held(self, version: str) -> Iterator[None]:
-        """Keeps other runs from executing the same version meanwhile; a killed holder lets go by dying.
+    def held(self, version: str, *, shard: int | None = None) -> Iterator[None]:
+        """Keeps other runs from executing the same version meanwhile, or the same shard of it: a version that is held
+        whole has no shard at work. A killed holder lets go by dying.
 
         Raises:
             EvidenceError: another run is at it.
         """
-        folder = self.folder(version)
-        with _writing_to(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = FileLock(folder / ".lock")
+        with ExitStack() as held:
             try:
-                lock.acquire(timeout=0)
-            except Timeout:
+                held.enter_context(self.store.held(encode_version(version), shard))
+            except Busy as by:
                 raise EvidenceError(
-                    f"another run is executing version {version!r} at this moment; wait for it to end,"
-                    " then run again: what it finished is kept"
+                    f"another run is executing version {version!r} at this moment"
+                    f"{f' ({by})' if str(by) else ''}; wait for it to end, then run again: what it finished is kept"
                 ) from None
-        try:
             yield
-        finally:
-            lock.release()
 
     def _keep_tables(self, attempt: Attempt) -> None:
         """Copies the tables of a complete attempt aside before another one replaces them; the suite is the one that
-        it was completed with, as the next attempt's is in its place by now."""
-        folder = self.folder(attempt.version)
-        kept = folder / "attempts" / str(attempt.number)
-        coming = folder / "attempts" / f".{attempt.number}.coming"
-        for left_by_a_kill in (coming, kept):
-            shutil.rmtree(left_by_a_kill, ignore_errors=True)
-        coming.mkdir(parents=True)
-        for table in TABLES:
-            completed_with = folder / "attempts" / ".suite" / f"{table}.parquet"
-            stored = completed_with if completed_with.exists() else folder / f"{table}.parquet"
-            if stored.exists():
-                shutil.copy2(stored, coming)
-        coming.replace(kept)
-        for number in self.former_attempts(attempt.version)[:-FORMER_ATTEMPTS_KEPT]:
-            shutil.rmtree(folder / "attempts" / str(number))
+        it was completed with, as the next attempt's is in its place by now. None of it counts before the next attempt
+        is noted, so that what a kill left of an earlier try is made anew."""
+        folder = encode_version(attempt.version)
+        kept, suite = f"{folder}/attempts/{attempt.number}", f"{folder}/attempts/.suite"
+        completed_with, present = self.store.names(suite), self.store.names(folder)
+        self.store.remove(kept)
+        for file in (f"{table}.parquet" for table in TABLES):
+            if file in completed_with:
+                self.store.copy(f"{suite}/{file}", f"{kept}/{file}")
+            elif file in present:
+                self.store.copy(f"{folder}/{file}", f"{kept}/{file}")
 
     def _note(self, attempt: Attempt) -> None:
-        folder = self.folder(attempt.version)
-        with _writing_to(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            coming = folder / ".attempt.json.coming"
-            with coming.open("w", encoding="utf-8") as stream:
-                json.dump(asdict(attempt), stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            coming.replace(folder / "attempt.json")
+        self.store.write(f"{encode_version(attempt.version)}/{ATTEMPT}", json.dumps(asdict(attempt)).encode())
+
+    def _noted(self, folder: str) -> Attempt | None:
+        name = f"{folder}/{ATTEMPT}"
+        data = self.store.read(name)
+        try:
+            return None if data is None else Attempt(**json.loads(data))
+        except (ValueError, TypeError) as error:
+            raise EvidenceError(f"{self.store.path(name)} cannot be read: {error}") from None
+
+    @staticmethod
+    def _name(table: str, version: str, attempt: int | None = None) -> str:
+        folder = encode_version(version)
+        return f"{folder}/{table}.parquet" if attempt is None else f"{folder}/attempts/{attempt}/{table}.parquet"
 
 
-def _link(stored: Path, kept: Path) -> None:
-    """Keeps a file as it is now under a second name: tables are replaced whole, so a hard link never changes."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    coming = kept.with_suffix(".coming")
-    coming.unlink(missing_ok=True)
-    try:
-        os.link(stored, coming)
-    except OSError:  # a file system without hard links
-        shutil.copy2(stored, coming)
-    coming.replace(kept)
+def _store(root: Path | str) -> Store:
+    """The store that a root names: `file:///...` and a plain path are a folder of this machine."""
+    scheme, separator, rest = str(root).partition("://")
+    if isinstance(root, Path) or not separator:
+        return LocalFolder(Path(root))
+    if scheme == "file":
+        return LocalFolder(Path(rest))
+    from oloproof_dagster.object_store import store_at
 
-
-@contextmanager
-def _writing_to(folder: Path) -> Iterator[None]:
-    """Says where evidence could not be written, and why."""
-    try:
-        yield
-    except OSError as error:
-        raise EvidenceError(f"cannot write evidence to {folder}: {error.strerror}") from None
-
-
-def _attempt(path: Path) -> Attempt:
-    try:
-        return Attempt(**json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise EvidenceError(f"{path} cannot be read: {error}") from None
-
-
-class Parts:
-    """Finished work, kept as it comes: append-only files of one JSON line a record, each record under its key.
-
-    A line is written whole before the next case starts, so that a killed process loses at most the case in flight;
-    a torn last line is passed over. Every writer makes its own file. Of one key the last record counts.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._where: dict[str, tuple[int, int]] = {}
-        self._files: list[Path] = []
-        self._readers: dict[int, Any] = {}
-        self._writer: Any = None
-        for path in sorted(folder.glob("*.jsonl")):
-            self._index(path)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._where
-
-    def __len__(self) -> int:
-        return len(self._where)
-
-    def get(self, key: str) -> dict[str, Any] | None:
-        """The record under a key, or None."""
-        if key not in self._where:
-            return None
-        file, offset = self._where[key]
-        if file not in self._readers:
-            self._readers[file] = self._files[file].open("rb")
-        self._readers[file].seek(offset)
-        record: dict[str, Any] = json.loads(self._readers[file].readline())
-        return record
-
-    def append(self, key: str, record: dict[str, Any]) -> None:
-        """Keeps a record under a key; it survives the process once this returns.
-
-        Raises:
-            EvidenceError: it cannot be written; what was kept before stays kept.
-        """
-        line = json.dumps({**record, "key": key}, ensure_ascii=False).encode() + b"\n"
-        with _writing_to(self._folder):
-            if self._writer is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
-                path = self._folder / f"{len(self._files):06d}-{os.getpid()}.jsonl"
-                self._writer = path.open("xb")
-                self._files.append(path)
-            offset = self._writer.tell()
-            try:
-                self._writer.write(line)
-                self._writer.flush()
-            except OSError:
-                self._abandon_writer()
-                raise
-        self._where[key] = (len(self._files) - 1, offset)
-
-    def close(self) -> None:
-        """Closes the files; what is kept stays kept."""
-        for stream in (*self._readers.values(), self._writer):
-            if stream is not None:
-                stream.close()
-        self._readers, self._writer = {}, None
-
-    def _abandon_writer(self) -> None:
-        """Lets a file go whose last line may be torn: what is appended next starts a file of its own."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            with suppress(OSError):
-                writer.close()
-
-    def _index(self, path: Path) -> None:
-        number = len(self._files)
-        self._files.append(path)
-        offset = 0
-        with path.open("rb") as stream:
-            for line in stream:
-                if line.endswith(b"\n"):
-                    with suppress(ValueError, KeyError, TypeError, RecursionError):  # torn: executed again
-                        self._where[json.loads(line)["key"]] = (number, offset)
-                offset += len(line)
+    return store_at(str(root).rstrip("/"))

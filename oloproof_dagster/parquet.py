@@ -3,17 +3,23 @@
 import contextlib
 import hashlib
 import json
+import operator
 import os
+import shutil
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oloproof_dagster.errors import EvidenceError
+from oloproof_dagster.columns import column
+from oloproof_dagster.digests import dump
+from oloproof_dagster.errors import EvidenceError, writing_to
+from oloproof_dagster.store import RemoteFile
 from oloproof_dagster.tables import Row, Table
 
 if TYPE_CHECKING:
@@ -21,6 +27,8 @@ if TYPE_CHECKING:
 
 GROUP_ROWS = 1_000
 GROUP_BYTES = 16 << 20
+FOOTER_BYTES = 64 << 10
+"""More than what a file says of itself takes, unless it has very many row groups."""
 _FACTS = b"oloproof"
 
 
@@ -33,66 +41,106 @@ class Staged:
     content: str
 
 
+class Writer(Generic[Row]):
+    """A new Parquet file, written a batch at a time; it counts for nothing until it is finished.
+
+    Raises:
+        EvidenceError: from every method, where the file cannot be written (disk full, no permission).
+    """
+
+    def __init__(self, path: Path, table: Table[Row]) -> None:
+        self._path, self._table = path, table
+        self._hasher, self._n_rows = hashlib.sha256(), 0
+        self._content = [table.columns.index(column) for column in table.content]
+        self._values = operator.attrgetter(*table.columns)
+        self._batch: list[tuple[Any, ...]] = []
+        self._n_bytes = 0
+        with writing_to(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True)
+
+    def add(self, row: Row) -> None:
+        """Takes one row."""
+        values = self._values(row)
+        line = dump([values[i] for i in self._content]).encode()
+        self._hasher.update(line + b"\n")
+        self._n_bytes += len(line)
+        self._batch.append(values)
+        if len(self._batch) >= GROUP_ROWS or self._n_bytes >= GROUP_BYTES:
+            self._write()
+
+    def finish(self, facts: dict[str, Any]) -> Staged:
+        """Ends the file with `facts` and the digest of its rows in its own metadata."""
+        if self._batch:
+            self._write()
+        content = "sha256:" + self._hasher.hexdigest()
+        with writing_to(self._path):
+            self._file.add_key_value_metadata({_FACTS: json.dumps({**facts, "content": content})})
+            self._file.close()
+            with self._path.open("rb+") as written:
+                os.fsync(written.fileno())
+        return Staged(self._path, self._n_rows, content)
+
+    def abandon(self) -> None:
+        """Takes an unfinished file away."""
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+    def _write(self) -> None:
+        with writing_to(self._path):
+            columns = [
+                column(values, field.type)
+                for values, field in zip(zip(*self._batch, strict=True), self._table.schema, strict=True)
+            ]
+            self._file.write_table(pa.Table.from_arrays(columns, schema=self._table.schema))
+        self._n_rows += len(self._batch)
+        self._batch, self._n_bytes = [], 0
+
+
+@contextlib.contextmanager
+def writing(path: Path, table: Table[Row]) -> Iterator[Writer[Row]]:
+    """A writer whose file is taken away again where an error comes before its end."""
+    writer = Writer(path, table)
+    try:
+        yield writer
+    except BaseException:
+        writer.abandon()
+        raise
+
+
 def stage(path: Path, table: Table[Row], rows: Iterable[Row], facts: Callable[[], dict[str, Any]]) -> Staged:
-    """Writes rows to a new Parquet file, a batch at a time, with `facts` (asked for when the rows are through) and
-    the content digest in its own metadata.
+    """Writes rows to a new Parquet file with `facts`, asked for when the rows are through.
 
     Raises:
         EvidenceError: the file cannot be written (disk full, no permission).
     """
-    hasher, n_rows = hashlib.sha256(), 0
-    content = [table.columns.index(column) for column in table.content]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with pq.ParquetWriter(path, table.schema, compression="zstd", write_page_checksum=True) as writer:
-            for batch in _batches(table, rows):
-                for row in batch:
-                    hasher.update(json.dumps([row[i] for i in content], ensure_ascii=False).encode() + b"\n")
-                n_rows += len(batch)
-                writer.write_table(_arrow(table, batch))
-            digest = "sha256:" + hasher.hexdigest()
-            writer.add_key_value_metadata({_FACTS: json.dumps({**facts(), "content": digest})})
-        with path.open("rb+") as written:
-            os.fsync(written.fileno())
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            path.unlink()
-        if isinstance(error, OSError):
-            raise EvidenceError(f"cannot write evidence to {path}: {error.strerror or error}") from None
-        raise
-    return Staged(path, n_rows, digest)
-
-
-def _batches(table: Table[Row], rows: Iterable[Row]) -> Iterator[list[tuple[Any, ...]]]:
-    batch: list[tuple[Any, ...]] = []
-    size = 0
-    for row in rows:
-        values = tuple(getattr(row, column) for column in table.columns)
-        size += sum(len(value) for value in values if isinstance(value, str))
-        batch.append(values)
-        if len(batch) >= GROUP_ROWS or size >= GROUP_BYTES:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _arrow(table: Table[Any], batch: Sequence[tuple[Any, ...]]) -> pa.Table:
-    columns = [
-        pa.array(values, type=field.type) for values, field in zip(zip(*batch, strict=True), table.schema, strict=True)
-    ]
-    return pa.Table.from_arrays(columns, schema=table.schema)
+    with writing(path, table) as writer:
+        for row in rows:
+            writer.add(row)
+        return writer.finish(facts())
 
 
 class Stored(Generic[Row]):
     """A stored table, read a batch at a time; one that is not there reads as no rows, so its cases are missing."""
 
-    def __init__(self, path: Path, table: Table[Row]) -> None:
+    def __init__(self, path: Path | RemoteFile, table: Table[Row]) -> None:
         self.path, self.table = path, table
 
     @property
     def exists(self) -> bool:
         return self.path.exists()
+
+    def remove(self) -> None:
+        """Takes the table away, where it is there."""
+        with writing_to(self.path):
+            self.path.unlink(missing_ok=True)
+
+    def save(self, to: Path) -> None:
+        """Copies the file; it must be there."""
+        with to.open("wb") as target, self.path.open("rb") as source:
+            shutil.copyfileobj(source, target, 1 << 20)
 
     def nothing(self) -> "Stored[Row]":
         """The same table without its rows."""
@@ -104,12 +152,9 @@ class Stored(Generic[Row]):
 
     def facts(self) -> dict[str, Any]:
         """What the writer noted of the whole table: `content` (the digest of its rows) and what else it gave."""
-        if not self.exists:
-            return {}
         try:
-            with self._open() as file:
-                found = file.metadata.metadata or {}
-            return dict(json.loads(found[_FACTS]))
+            footer = self._footer()
+            return dict(json.loads((footer.metadata or {})[_FACTS])) if footer else {}
         except (KeyError, ValueError):
             raise EvidenceError(f"{self.path} was not written by Oloproof") from None
 
@@ -119,22 +164,20 @@ class Stored(Generic[Row]):
         return str(self.facts().get("content", ""))
 
     def __len__(self) -> int:
-        if not self.exists:
-            return 0
-        with self._open() as file:
-            return int(file.metadata.num_rows)
+        footer = self._footer()
+        return int(footer.num_rows) if footer else 0
 
     def rows(self) -> Iterator[Row]:
         """All rows in stored order; memory holds one batch."""
-        if self.exists:
-            with self._open() as file:
+        with self._opened() as file:
+            if file:
                 for group in range(file.num_row_groups):
                     yield from self._rows(self._group(file, group))
 
     def columns(self, *names: str) -> Iterator[tuple[Any, ...]]:
         """Some columns of every row."""
-        if self.exists:
-            with self._open() as file:
+        with self._opened() as file:
+            if file:
                 for group in range(file.num_row_groups):
                     with self._reading():
                         batch = file.read_row_group(group, columns=list(names))
@@ -142,17 +185,41 @@ class Stored(Generic[Row]):
 
     def frame(self) -> "pd.DataFrame":
         """The table as a pandas frame; JSON columns stay text."""
-        if self.exists:
-            with self._open() as file, self._reading():
-                arrow = file.read()
-        else:
-            arrow = self.table.schema.empty_table()
+        with self._opened() as file, self._reading():
+            arrow = file.read() if file else self.table.schema.empty_table()
         frame: pd.DataFrame = arrow.replace_schema_metadata(None).to_pandas()
         return frame
 
-    def _open(self) -> pq.ParquetFile:
+    def _open(self) -> pq.ParquetFile | None:
+        """The file, None where there is none; `close(force=True)` closes it, wherever it lies."""
         with self._reading():
-            return pq.ParquetFile(self.path, page_checksum_verification=True)
+            try:
+                source = self.path if isinstance(self.path, Path) else self.path.open()
+                return pq.ParquetFile(source, page_checksum_verification=True)
+            except FileNotFoundError:
+                return None
+
+    def _footer(self) -> pq.FileMetaData | None:
+        """What the file says of itself, from one read of its end where it lies elsewhere."""
+        if not isinstance(self.path, Path):
+            try:
+                end = self.path.end(FOOTER_BYTES)
+            except FileNotFoundError:
+                return None
+            if end[-4:] == b"PAR1" and int.from_bytes(end[-8:-4], "little") + 8 <= len(end):
+                with self._reading():
+                    return pq.read_metadata(pa.BufferReader(end))
+        with self._opened() as file:
+            return file.metadata if file else None
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[pq.ParquetFile | None]:
+        file = self._open()
+        try:
+            yield file
+        finally:
+            if file:
+                file.close(force=True)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -166,6 +233,11 @@ class Stored(Generic[Row]):
     def _group(self, file: pq.ParquetFile, group: int) -> pa.Table:
         with self._reading():
             batch = file.read_row_group(group, columns=list(self.table.columns))
+            # What this release has and an earlier one did not write.
+            for name in self.table.optional.difference(batch.schema.names):
+                field = self.table.schema.field(name)
+                batch = batch.append_column(field, pa.nulls(len(batch), field.type))
+            batch = batch.select([name for name in self.table.columns if name in batch.schema.names])
             if batch.schema.names != self.table.schema.names or batch.schema.types != self.table.schema.types:
                 raise pa.ArrowInvalid("its columns are not those of the table")
             return batch
@@ -175,8 +247,8 @@ class Stored(Generic[Row]):
 
 
 class Index(Generic[Row]):
-    """A stored table's rows by key (or by other columns), in any order, with as many row groups in memory as
-    HELD_BYTES allow, at least one: rows asked for in about the stored order are read once."""
+    """A stored table's rows by key (or by other columns), with as many row groups in memory as HELD_BYTES allow, at
+    least one. Rows asked for in about the stored order are read once, and no key of the others is held meanwhile."""
 
     HELD_BYTES = 48 << 20
     BYTES_OF_A_ROW = 500
@@ -185,29 +257,54 @@ class Index(Generic[Row]):
     def __init__(self, stored: Stored[Row], *, by: tuple[str, ...] | None = None) -> None:
         self._stored, self._held = stored, OrderedDict[int, tuple[list[Row], int]]()
         self._n_bytes = 0
-        self._where: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
-        self._file = stored._open() if stored.exists else None
-        columns = list(by or stored.table.key)
-        for group in range(self._file.num_row_groups if self._file else 0):
-            assert self._file is not None
-            with stored._reading():
-                keys = self._file.read_row_group(group, columns=columns).to_pydict()
-            for position, key in enumerate(zip(*(keys[name] for name in columns), strict=True)):
-                self._where.setdefault(key, []).append((group, position))
+        self._file = stored._open()
+        self._n_groups = self._file.num_row_groups if self._file else 0
+        self._by = by or stored.table.key
+        self._places: dict[int, dict[Any, int]] = {}
+        self._at = 0
 
     def __contains__(self, key: tuple[Any, ...]) -> bool:
         return key in self._where
 
     def all(self, *key: Any) -> tuple[Row, ...]:
         """The rows with this key, in stored order."""
-        return tuple(self._row(group, position) for group, position in self._where.get(key, ()))
+        return tuple(self._group(group)[position] for group, position in self._where.get(key, ()))
 
     def get(self, *key: Any) -> Row | None:
         """The first row with this key, or None."""
+        if "_where" not in self.__dict__:
+            for group in (self._at, self._at + 1, self._at - 1):
+                position = self._places_in(group).get(key) if 0 <= group < self._n_groups else None
+                if position is not None:
+                    self._at = max(self._at, group)
+                    return self._group(group)[position]
         found = self._where.get(key)
-        return self._row(*found[0]) if found else None
+        return self._group(found[0][0])[found[0][1]] if found else None
 
-    def _row(self, group: int, position: int) -> Row:
+    @cached_property
+    def _where(self) -> dict[tuple[Any, ...], list[tuple[int, int]]]:
+        """Where every key's rows are: read once some key is not met in the stored order."""
+        found: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+        for group in range(self._n_groups):
+            assert self._file is not None
+            with self._stored._reading():
+                keys = self._file.read_row_group(group, columns=list(self._by)).to_pydict()
+            for position, key in enumerate(zip(*(keys[name] for name in self._by), strict=True)):
+                found.setdefault(key, []).append((group, position))
+        self._places.clear()
+        return found
+
+    def _places_in(self, group: int) -> dict[Any, int]:
+        if group not in self._places:
+            self._places = {kept: places for kept, places in self._places.items() if abs(kept - self._at) <= 1}
+            keys = zip(*(map(operator.attrgetter(name), self._group(group)) for name in self._by), strict=True)
+            places: dict[Any, int] = {}
+            for position, key in enumerate(keys):
+                places.setdefault(key, position)
+            self._places[group] = places
+        return self._places[group]
+
+    def _group(self, group: int) -> list[Row]:
         if group not in self._held:
             assert self._file is not None
             read = self._stored._group(self._file, group)
@@ -217,10 +314,10 @@ class Index(Generic[Row]):
             self._held[group] = list(self._stored._rows(read)), n_bytes
             self._n_bytes += n_bytes
         self._held.move_to_end(group)
-        return self._held[group][0][position]
+        return self._held[group][0]
 
     def close(self) -> None:
         """Lets the file go."""
         self._held.clear()
         if self._file:
-            self._file.close()
+            self._file.close(force=True)

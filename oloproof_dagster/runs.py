@@ -1,12 +1,11 @@
 """A recorded release run, read: its tables as pandas frames, its cases as panels. Nothing is evaluated here."""
 
-from contextlib import closing
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.errors import EvidenceError
+from oloproof_dagster.errors import EvidenceError, counted
 from oloproof_dagster.evidence import Evidence
 from oloproof_dagster.panels import CasePanel, case_panels
 from oloproof_dagster.parquet import Stored
@@ -61,7 +60,7 @@ class Run:
         attempt = self.evidence.attempt(self.version)
         n_executed = len(self.table("trajectories"))
         if attempt is not None and not attempt.complete:
-            with closing(self.evidence.parts(attempt, "executions")) as parts:
+            with self.evidence.parts(attempt, "executions") as parts:
                 n_executed = max(n_executed, len(parts))
         n_cases = len(self.table("transformed_cases"))
         return (
@@ -69,23 +68,43 @@ class Run:
             " verdict is reached; `oloproof run` goes on"
         )
 
-    def case(self, case_id: str) -> CasePanel:
-        """Everything recorded of one case.
+    def case(self, case_id: str, trial: int = 0) -> CasePanel:
+        """Everything recorded of one trial of one case.
+
+        Raises:
+            EvidenceError: no such case is in the recorded suite, or it has fewer trials.
+        """
+        found = self.trials_of(case_id)
+        if not 0 <= trial < len(found):
+            raise EvidenceError(f"case {case_id!r} has {counted(len(found), 'trial')}, from 0 on; there is no {trial}")
+        return found[trial]
+
+    def trials_of(self, case_id: str) -> tuple[CasePanel, ...]:
+        """Everything recorded of one case, trial by trial.
 
         Raises:
             EvidenceError: no such case is in the recorded suite.
         """
-        found = next(iter(case_panels(self.table, ids={case_id})), None)
-        if found is None:
+        found = tuple(case_panels(self.table, ids={case_id}))
+        if not found:
             raise EvidenceError(
                 f"no case {case_id!r} is recorded for version {self.version!r}; `oloproof inspect` lists the cases"
             )
         return found
 
 
+def evidence_root(project: Project) -> Path | str:
+    """Where the project's evidence lies: at its `store`, else under its own folder."""
+    return project.suite.store or project.root / OLOPROOF_FOLDER / "evidence"
+
+
 def evidence_of(project: Project) -> Evidence:
-    """The project's evidence under its own folder."""
-    return Evidence(project.root / OLOPROOF_FOLDER / "evidence")
+    """The project's evidence.
+
+    Raises:
+        ConfigError: its `store` needs a package that is not installed.
+    """
+    return Evidence(evidence_root(project))
 
 
 def errors_told(run: Run, *, retried: bool) -> str | None:

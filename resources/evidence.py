@@ -4,17 +4,17 @@ What belongs here: how Dagster reaches evidence. Where evidence lies and how it 
 (oloproof_dagster.evidence, oloproof_dagster.tables).
 """
 
-import os
-from pathlib import Path
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oloproof_dagster.errors import EvidenceError
+from oloproof_dagster.errors import EvidenceError, writing_to
 from oloproof_dagster.evidence import Evidence, encode_version
 from oloproof_dagster.parquet import Staged, Stored
+from oloproof_dagster.store import Store
 from oloproof_dagster.tables import TABLES
 
 if TYPE_CHECKING:
@@ -22,24 +22,30 @@ if TYPE_CHECKING:
 
 
 class EvidenceStore(dg.ConfigurableResource["EvidenceStore"]):
-    """Reads and writes tables and parts by table and version under `root`."""
+    """Reads and writes tables and parts by table and version under `root`, a folder or a URL."""
 
     root: str
 
     @property
     def evidence(self) -> Evidence:
-        return Evidence(Path(self.root))
+        return Evidence(self.root)
 
 
 class ParquetTables(dg.UPathIOManager):
     """Arrow tables in Parquet, `<root>/<version>/<table>.parquet`; every file is replaced whole.
 
-    Our own assets hand over a file already written beside its place (Staged) and take a reader (Stored), so that no
+    Our own assets hand over a file already written (Staged) and take a reader (Stored), so that no
     table has to fit into memory. An asset of yours may hand over, or ask for by annotation, a pyarrow Table or a
     pandas DataFrame.
     """
 
     extension = ".parquet"
+
+    def __init__(self, store: Store) -> None:
+        from upath import UPath
+
+        self._store = store
+        super().__init__(UPath(str(store.root)))
 
     def make_safe_partition_path(self, base_path: "UPath", partition: str) -> "UPath":
         """Encoded, as Dagster's own lets `/` nest and one version delete another's file."""
@@ -50,40 +56,51 @@ class ParquetTables(dg.UPathIOManager):
     ) -> "UPath":
         return self.make_safe_partition_path(self._base_path, partition) / path.name
 
+    def load_partitions(self, context: dg.InputContext) -> Any:
+        """One version straight from its file, without the two events that Dagster writes of each; others its way."""
+        paths = self._get_paths_for_partitions(context)
+        if len(paths) == 1:
+            (path,) = paths.values()
+            with contextlib.suppress(FileNotFoundError):
+                return self.load_from_path(context, path)
+        return super().load_partitions(context)
+
     def dump_to_path(self, context: dg.OutputContext, obj: Any, path: "UPath") -> None:
-        target = Path(str(path))
+        name = self._name(path)
         if isinstance(obj, Staged):
             staged = obj.path
-        elif target.stem in TABLES:
-            raise EvidenceError(f"{target.stem} is a table of the release run; give your asset another name")
+        elif path.stem in TABLES:
+            raise EvidenceError(f"{path.stem} is a table of the release run; give your asset another name")
         else:
-            staged = target.with_name(f".{target.name}.{os.getpid()}.staged")
-            pq.write_table(obj if isinstance(obj, pa.Table) else pa.Table.from_pandas(obj), staged)
-        try:
-            os.replace(staged, target)
-            _settle(target.parent)
-        except OSError as error:
-            raise EvidenceError(f"cannot write evidence to {target}: {error.strerror}") from None
+            staged = self._store.staging(name)
+            with writing_to(path):
+                staged.parent.mkdir(parents=True, exist_ok=True)
+                pq.write_table(obj if isinstance(obj, pa.Table) else pa.Table.from_pandas(obj), staged)
+        self._store.put(staged, name)
 
     def load_from_path(self, context: dg.InputContext, path: "UPath") -> Any:
         wanted = context.dagster_type.typing_type
         name = context.asset_key.path[-1]
+        file = self._store.path(self._name(path))
         if wanted in (Any, Stored) or getattr(wanted, "__origin__", None) is Stored:
             if name not in TABLES:
                 raise EvidenceError(f"{name} is no table of a release run; annotate the input as pandas.DataFrame")
-            return Stored(Path(str(path)), TABLES[name])
-        table = pq.read_table(str(path))
+            return Stored(file, TABLES[name])
+        with file.open("rb") as source:
+            table = pq.read_table(source)
         return table if wanted is pa.Table else table.to_pandas()
 
+    def path_exists(self, path: "UPath") -> bool:
+        return self._store.path(self._name(path)).exists()
 
-def _settle(folder: Path) -> None:
-    """Makes a replaced file's name durable; where folders cannot be opened (Windows) there is nothing to do."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    def make_directory(self, path: "UPath") -> None:
+        """The store makes what it needs."""
+
+    def _handle_transition_to_partitioned_asset(self, context: dg.OutputContext, path: "UPath") -> None:
+        """A version's folder never was an asset's file."""
+
+    def _name(self, path: "UPath") -> str:
+        return str(path)[len(str(self._base_path)) :].lstrip("/")
 
 
 class EvidenceIOManager(dg.ConfigurableIOManagerFactory[ParquetTables]):
@@ -92,6 +109,4 @@ class EvidenceIOManager(dg.ConfigurableIOManagerFactory[ParquetTables]):
     root: str
 
     def create_io_manager(self, context: dg.InitResourceContext) -> ParquetTables:
-        from upath import UPath
-
-        return ParquetTables(UPath(self.root))
+        return ParquetTables(Evidence(self.root).store)

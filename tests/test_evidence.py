@@ -84,9 +84,8 @@ def test_every_version_finds_its_own_evidence_again(version: str, tmp_path: Path
 def completed(evidence: Evidence, version: str = "v1", *, fresh: bool = False) -> Attempt:
     """An attempt opened, its gate written with the attempt's number in it, and completed."""
     attempt = evidence.open_attempt(version, fresh=fresh)
-    target = evidence.path("gate", version)
     row = GateRow("ALLOW", attempt.number, JSONText("[]"))
-    stage(evidence.staging("gate", version), GATE, [row], dict).path.replace(target)
+    evidence.put(stage(evidence.staging("gate", version), GATE, [row], dict).path, "gate", version)
     evidence.complete(attempt)
     return attempt
 
@@ -118,7 +117,7 @@ def test_an_unfinished_attempt_is_resumed_fresh_or_not_with_the_parts_it_has(tmp
     completed(evidence)
     attempt = evidence.open_attempt("v1", fresh=True)
     parts = evidence.parts(attempt, "executions")
-    parts.append("k", {})
+    parts.append("k", [])
     parts.close()
     again = evidence.open_attempt("v1", fresh=fresh)
     assert again == attempt
@@ -130,12 +129,12 @@ def test_parts_go_when_the_attempt_is_complete_and_are_not_those_of_the_next(tmp
     evidence = Evidence(tmp_path)
     attempt = evidence.open_attempt("v1", fresh=False)
     parts = evidence.parts(attempt, "executions")
-    parts.append("k", {})
+    parts.append("k", [])
     parts.close()
     evidence.complete(attempt)
     assert "k" not in evidence.parts(attempt, "executions")
     late = evidence.parts(attempt, "executions")  # work on a complete attempt that was killed
-    late.append("late", {})
+    late.append("late", [])
     late.close()
     assert "late" not in evidence.parts(evidence.open_attempt("v1", fresh=True), "executions")
 
@@ -160,17 +159,18 @@ def test_opening_a_fresh_attempt_leaves_the_tables_until_new_ones_replace_them(t
     assert gate_of(evidence, 1) == [1]
 
 
-@pytest.mark.parametrize("left", [".1.coming", "1"])
-def test_what_a_kill_left_while_tables_were_kept_aside_is_replaced_at_the_next_start(tmp_path: Path, left: str) -> None:
+def test_what_a_kill_left_while_tables_were_kept_aside_counts_for_nothing_and_is_made_anew(tmp_path: Path) -> None:
     evidence = Evidence(tmp_path)
     completed(evidence)
-    torn = evidence.folder("v1") / "attempts" / left
+    torn = evidence.folder("v1") / "attempts" / "1"
     torn.mkdir(parents=True)
     (torn / "gate.parquet").write_bytes(b"half")
+    (torn / "decisions.parquet").write_bytes(b"of another time")
+    assert evidence.former_attempts("v1") == ()
     assert evidence.open_attempt("v1", fresh=True).number == 2
     assert gate_of(evidence, 1) == [1]
     assert evidence.former_attempts("v1") == (1,)
-    assert not (evidence.folder("v1") / "attempts" / ".1.coming").exists()
+    assert not evidence.table("decisions", "v1", 1).exists
 
 
 def test_versions_go_by_when_they_were_last_completed(tmp_path: Path) -> None:

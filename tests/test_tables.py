@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oloproof_dagster import parquet
 from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.parquet import GROUP_ROWS, Index, Stored, stage
@@ -83,6 +84,17 @@ def test_a_schema_does_not_depend_on_what_is_null_or_whether_there_are_rows(tabl
     assert schemas[0] == schemas[1] == schemas[2] == table.schema
 
 
+def test_a_table_of_an_earlier_release_is_read_with_nulls_for_what_it_did_not_write_yet(tmp_path: Path) -> None:
+    row = a_row(EXECUTIONS, retried=None)
+    found = stored(tmp_path, EXECUTIONS, [row])
+    file = pq.read_table(found.path)
+    pq.write_table(file.drop_columns(["retried"]), found.path)
+    assert list(found.rows()) == [row]
+    pq.write_table(file.drop_columns(["retried", "trajectory"]), found.path)
+    with pytest.raises(EvidenceError, match="not those of the table"):
+        list(found.rows())
+
+
 def test_a_column_that_may_not_be_null_is_never_written_as_null(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="null"):
         stored(tmp_path, STATES, [StateRow(None, 0, "k", None, None)])  # type: ignore[arg-type]
@@ -105,6 +117,7 @@ TEXT = st.text(max_size=8) | st.sampled_from(["", "null", "0012", "true", "1e5",
             duration_ms=st.floats(allow_nan=False),
             output=st.none() | TEXT,
             trajectory=st.none() | TEXT,
+            retried=st.none() | TEXT,
         ),
         max_size=4,
     )
@@ -118,14 +131,16 @@ def content(folder: Path, table: Table[Any], *rows: Any) -> str:
 
 
 @TABLE
-def test_the_content_digest_covers_every_column_but_durations(table: Table[Any], tmp_path: Path) -> None:
+def test_the_content_digest_covers_every_column_but_durations_and_what_was_retried(
+    table: Table[Any], tmp_path: Path
+) -> None:
     base = content(tmp_path / "base", table, a_row(table))
     assert base.startswith("sha256:")
     for name, (kind, nullable) in kinds(table).items():
         for number, value in enumerate([SAMPLES[kind][1], *([None] if nullable else [])]):
             row = dataclasses.replace(a_row(table), **{name: value})
             same = content(tmp_path / f"{name}-{number}", table, row) == base
-            assert same == (name == "duration_ms"), name
+            assert same == (name in ("duration_ms", "retried")), name
 
 
 def test_the_content_digest_covers_the_order_and_number_of_rows_and_nothing_of_the_file(tmp_path: Path) -> None:
@@ -242,6 +257,74 @@ def test_an_index_holds_what_its_bytes_allow_and_finds_rows_of_a_group_it_let_go
         assert index.get(f"k{number}") == ROWS[number]
         most = max(most, len(index._held))
     assert most == n_groups
+    index.close()
+
+
+SMALL_GROUP = 4
+
+
+@pytest.fixture(scope="module")
+def small_groups(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Stored[Any]]:
+    """By their number of rows, tables whose rows `k0`, `k1`, ... lie in groups of four."""
+    folder = tmp_path_factory.mktemp("small")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parquet, "GROUP_ROWS", SMALL_GROUP)
+        return {n: stored(folder / str(n), STATES, ROWS[:n]) for n in (0, 1, 4, 5, 18, 40)}
+
+
+@unhurried
+@given(data=st.data(), n_rows=st.sampled_from([0, 1, 4, 5, 18, 40]), held_bytes=st.sampled_from([1, 3_000, 48 << 20]))
+def test_an_index_gives_each_key_its_row_or_nothing_whatever_is_asked_for_before(
+    small_groups: dict[int, Stored[Any]], data: Any, n_rows: int, held_bytes: int
+) -> None:
+    index = Index(small_groups[n_rows])
+    index.HELD_BYTES = held_bytes  # type: ignore[misc]
+    for number in data.draw(st.lists(st.integers(0, n_rows + 6), max_size=30)):
+        assert index.get(f"k{number}") == (ROWS[number] if number < n_rows else None)
+    index.close()
+
+
+class Watched(Stored[Any]):
+    """A stored table that notes which row groups are read whole."""
+
+    def __init__(self, of: Stored[Any]) -> None:
+        super().__init__(of.path, of.table)
+        self.read: list[int] = []
+
+    def _group(self, file: Any, group: int) -> Any:
+        self.read.append(group)
+        return super()._group(file, group)
+
+
+@unhurried
+@given(steps=st.lists(st.integers(-SMALL_GROUP, SMALL_GROUP), min_size=1, max_size=60))
+def test_rows_asked_for_in_about_the_stored_order_are_read_once_and_without_an_index_of_all_keys(
+    small_groups: dict[int, Stored[Any]], steps: list[int]
+) -> None:
+    """As a control that two evaluators share is asked for again after the first one's fault, in the next group."""
+    watched = Watched(small_groups[40])
+    index, furthest = Index(watched), 0
+    for step in steps:
+        number = min(max(furthest + step, 0), 39)
+        assert index.get(f"k{number}") == ROWS[number]
+        furthest = max(furthest, number)
+    assert watched.read == list(range(watched.read[-1] + 1))
+    assert "_where" not in vars(index)
+    index.close()
+
+
+def test_a_key_that_is_not_there_reads_the_keys_alone_and_then_rows_are_found_as_before(
+    small_groups: dict[int, Stored[Any]],
+) -> None:
+    watched = Watched(small_groups[40])
+    index = Index(watched)
+    assert index.get("absent") is None
+    before = len(watched.read)
+    assert before <= 2
+    for _ in range(3):
+        assert index.get("still absent") is None
+    assert [index.get(f"k{number}") for number in range(40)] == ROWS[:40]
+    assert sorted(set(watched.read)) == sorted(watched.read) == list(range(10))
     index.close()
 
 

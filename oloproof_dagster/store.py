@@ -1,0 +1,222 @@
+"""What evidence asks of the place where it lies, and the folder on this machine that answers it.
+
+A name is a path below the root, with `/`. What is written is whole or not there. Every operation that fails raises
+EvidenceError, in one line that names the place.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Protocol, Self, TypeVar
+
+from filelock import FileLock, Timeout
+
+from oloproof_dagster.errors import EvidenceError, writing_to
+from oloproof_dagster.parts import Parts
+
+Value = TypeVar("Value")
+
+SECONDS_TO_WAIT = 5.0
+"""How long a shard waits for others of its run that begin at the same moment."""
+
+ABANDONED_AFTER_SECONDS = 600
+
+
+class Busy(Exception):
+    """Another one holds what was to be held; the message says who, and is empty where that is not known."""
+
+
+class RemoteFile(Protocol):
+    """A file that is no file of this machine: as much of pathlib.Path as whoever reads tables uses."""
+
+    def exists(self) -> bool: ...
+
+    def open(self, mode: str = "rb") -> Any:
+        """The file, to be read from anywhere in it; FileNotFoundError where there is none."""
+
+    def end(self, n_bytes: int) -> bytes:
+        """Its last bytes, all of a shorter file; FileNotFoundError where there is none."""
+
+    def unlink(self, missing_ok: bool = False) -> None: ...
+
+    def with_name(self, name: str) -> Self: ...
+
+
+class Store(Protocol):
+    """Whole files below one root."""
+
+    @property
+    def root(self) -> Path | str:
+        """The folder, or the URL without a slash at its end."""
+
+    def path(self, name: str) -> Path | RemoteFile:
+        """A file of the store, for who reads it."""
+
+    def names(self, folder: str) -> list[str]:
+        """What lies directly in a folder, sorted; nothing where there is no such folder."""
+
+    def read(self, name: str) -> bytes | None:
+        """A small file's bytes, None where there is none."""
+
+    def modified(self, name: str) -> float | None:
+        """When a file was last written, in seconds since 1970; None where there is none."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Writes a small file, in place of one that is there."""
+
+    def staging(self, name: str) -> Path:
+        """A path on this machine where the file that is to become `name` can be written."""
+
+    def put(self, staged: Path, name: str) -> None:
+        """Puts a file that was written to its staging path into its place; the staged one is gone then."""
+
+    def copy(self, name: str, to: str) -> None:
+        """Keeps a file under a second name as it is now; it must be there."""
+
+    def remove(self, name: str) -> None:
+        """Removes a file, or a folder with all that is in it; nothing where there is neither."""
+
+    def parts(self, folder: str) -> Parts:
+        """The finished work that is kept in a folder, to be read and added to."""
+
+    def held(self, folder: str, shard: int | None = None) -> AbstractContextManager[None]:
+        """Keeps others from working on a folder, or on the same shard of it: a folder that is held whole has no shard
+        at work. A holder that dies lets go.
+
+        Raises:
+            Busy: another one holds it.
+        """
+
+
+class LocalFolder:
+    """A folder of this machine: files are written beside their place, synced, and moved over the old ones."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def names(self, folder: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self.root / folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise EvidenceError(f"cannot read evidence at {self.root / folder}: {error.strerror or error}") from None
+
+    def read(self, name: str) -> bytes | None:
+        return self._found(name, Path.read_bytes)
+
+    def modified(self, name: str) -> float | None:
+        return self._found(name, lambda path: path.stat().st_mtime)
+
+    def write(self, name: str, data: bytes) -> None:
+        target = self.root / name
+        with writing_to(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            coming = target.with_name(f".{target.name}.{os.getpid()}.coming")
+            with coming.open("wb") as stream:
+                stream.write(data)
+                stream.flush()
+                os.fsync(stream.fileno())
+        self.put(coming, name)
+
+    def staging(self, name: str) -> Path:
+        target = self.root / name
+        return target.with_name(f".{target.name}.{os.getpid()}.staged")
+
+    def put(self, staged: Path, name: str) -> None:
+        target = self.root / name
+        with writing_to(target):
+            os.replace(staged, target)
+            _settle(target.parent)
+
+    def copy(self, name: str, to: str) -> None:
+        """By a hard link where there are such: a file is replaced whole, so a second name for it never changes."""
+        source, target = self.root / name, self.root / to
+        coming = target.with_name(f".{target.name}.{os.getpid()}.coming")
+        with writing_to(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            coming.unlink(missing_ok=True)
+            try:
+                os.link(source, coming)
+            except FileNotFoundError:
+                raise
+            except OSError:
+                shutil.copy2(source, coming)
+            coming.replace(target)
+            coming.unlink(missing_ok=True)  # of two names of one file neither is moved over the other
+
+    def remove(self, name: str) -> None:
+        path = self.root / name
+        with writing_to(path):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def parts(self, folder: str) -> Parts:
+        return Parts(self.root / folder)
+
+    @contextmanager
+    def held(self, folder: str, shard: int | None = None) -> Iterator[None]:
+        path = self.root / folder
+        with ExitStack() as held:
+            with writing_to(path):
+                path.mkdir(parents=True, exist_ok=True)
+                try:
+                    # Shards take the lock of the whole for a moment only, so that they need not wait for each other.
+                    with ExitStack() as whole:
+                        whole.enter_context(FileLock(path / ".lock", timeout=0 if shard is None else SECONDS_TO_WAIT))
+                        shards = path.glob(".lock.*") if shard is None else [path / f".lock.{shard}"]
+                        for lock in shards:
+                            held.enter_context(FileLock(lock, timeout=0))
+                        if shard is None:
+                            held.enter_context(whole.pop_all())
+                except Timeout:
+                    raise Busy from None
+            _sweep(path)
+            yield
+
+    def _found(self, name: str, read: Callable[[Path], Value]) -> Value | None:
+        try:
+            return read(self.root / name)
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            raise EvidenceError(f"cannot read evidence at {self.root / name}: {error.strerror or error}") from None
+
+
+def _sweep(folder: Path) -> None:
+    """Removes what killed processes were writing: of a process that is gone here, and so old that none is writing it
+    elsewhere either."""
+    for left in (*folder.glob(".*.staged"), *folder.glob(".*.coming")):
+        with suppress(OSError):
+            pid = left.name.split(".")[-2]
+            is_old = time.time() - left.stat().st_mtime > ABANDONED_AFTER_SECONDS
+            if is_old and pid.isdecimal() and not _runs(int(pid)):
+                left.unlink()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def _settle(folder: Path) -> None:
+    """Makes a replaced file's name durable; where folders cannot be opened (Windows) there is nothing to do."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
