@@ -1,26 +1,21 @@
 """Execution: one pass of the suite around the sandbox, giving trajectories and the states left behind."""
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.assets.stage import Made, Names, Stage, require_as_loaded
+from oloproof_dagster.assets.shards import Part, Plan, Share, in_one_step, nothing_is_left, over_steps, total
+from oloproof_dagster.assets.stage import Names, Stage, require_as_loaded
+from oloproof_dagster.assets.turns import require_turns
 from oloproof_dagster.digests import digest
-from oloproof_dagster.execution import (
-    ENGINE_VERSION,
-    Counts,
-    Identity,
-    Recorded,
-    execute,
-    executions,
-    facts,
-    states,
-)
-from oloproof_dagster.parquet import Index, Stored
+from oloproof_dagster.evidence import Attempt
+from oloproof_dagster.execution import ENGINE_VERSION, Asked, Counts, Identity, Progress, facts, silent
+from oloproof_dagster.parquet import Stored
+from oloproof_dagster.passes import Pass, Shard
 from oloproof_dagster.progress import current_progress
 from oloproof_dagster.project import Project, load_project
+from oloproof_dagster.sandboxes import Sandboxes
 from oloproof_dagster.tables import EXECUTIONS, STATES, SuiteRow
 
 GROUP = "execution"
@@ -40,7 +35,7 @@ class ExecutionConfig(dg.Config):
 def identity(stage: Stage) -> Identity:
     """Whose behaviour a run records that executes now."""
     project = stage.project
-    return Identity(project.suite.system.name, project.version, stage.session.code_digest(project))
+    return Identity(project.suite.system.name, project.version, stage.session.code_digest)
 
 
 def require_current_version(context: dg.AssetExecutionContext, project: Project) -> None:
@@ -53,34 +48,43 @@ def require_current_version(context: dg.AssetExecutionContext, project: Project)
             allow_retries=False,
         )
     require_as_loaded(project)
+    require_turns(context)
 
 
-def execution_assets(project: Project) -> list[dg.AssetsDefinition]:
-    """`trajectories` and `environment_states` of a project, one multi-asset."""
+def execution_assets(project: Project, pool: str | None, shards: int = 1) -> list[dg.AssetsDefinition]:
+    """`trajectories` and `environment_states` of a project, made together; `pool` is that of a shared sandbox."""
     names = Names(project.slug)
-    code_version = digest("code_version/v1", [ENGINE_VERSION, project.suite.trials])
+    name, reads = f"{names.slug}_execution", ("transformed_cases",)
     described = {
         "trajectories": "What the system returned and recorded, one row a case and trial.",
         "environment_states": "The state left behind, one row a case and trial; null where none was recorded.",
     }
+    common: dict[str, Any] = {
+        "reads": reads,
+        "group": GROUP,
+        "code_version": digest("code_version/v1", [ENGINE_VERSION, project.suite.trials]),
+    }
+    specs = [names.spec(table, description=description, **common) for table, description in described.items()]
+
+    def begin(context: dg.AssetExecutionContext, tables: Mapping[str, Stored[Any]]) -> ExecutionPass:
+        return ExecutionPass(context, project, tables["transformed_cases"])
+
+    if shards > 1:
+        return [over_steps(names, name, specs, reads=reads, config=ExecutionConfig, shards=shards, begin=begin)]
 
     @dg.multi_asset(
-        name=f"{names.slug}_execution",
-        specs=[
-            names.spec(
-                table, reads=("transformed_cases",), group=GROUP, code_version=code_version, description=description
-            )
-            for table, description in described.items()
-        ],
+        name=name,
+        specs=specs,
         ins={"transformed_cases": dg.AssetIn(names.key("transformed_cases"))},  # its type would clash with the deps
         partitions_def=names.partitions,
         required_resource_keys={names.evidence, names.sandbox},
+        pool=pool,
     )
     def execution(
         context: dg.AssetExecutionContext, config: ExecutionConfig, transformed_cases: Any
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        require_current_version(context, project)
-        yield from ExecutionPass(context, project, config, transformed_cases).results()
+        work = begin(context, {"transformed_cases": transformed_cases})
+        yield from in_one_step(work, fresh=config.fresh, retry_errors=config.retry_errors)
 
     return [execution]
 
@@ -88,70 +92,91 @@ def execution_assets(project: Project) -> list[dg.AssetsDefinition]:
 class ExecutionPass:
     """One run's execution: reused whole, or the missing cases executed and both tables written."""
 
-    def __init__(
-        self, context: dg.AssetExecutionContext, project: Project, config: ExecutionConfig, suite: Stored[SuiteRow]
-    ) -> None:
-        self._executions, self._states = Stage(context, project, EXECUTIONS), Stage(context, project, STATES)
-        self._config, self._suite, self._identity = config, suite, identity(self._executions)
-        self._project, self._log = project, context.log
+    def __init__(self, context: dg.AssetExecutionContext, project: Project, suite: Stored[SuiteRow]) -> None:
+        self.stage, self._states = Stage(context, project, EXECUTIONS), Stage(context, project, STATES)
+        self._suite, self._project, self._log = suite, project, context.log
 
-    def results(self) -> Iterator[dg.MaterializeResult[Any]]:
-        evidence, version = self._executions.evidence, self._executions.version
-        with evidence.held(version):
-            attempt = evidence.open_attempt(version, fresh=self._config.fresh)
-            whole = {"attempt": attempt.number, "identity": list(facts(self._identity, attempt.number).values())}
-            prints = [each.fingerprint(self._suite, **whole) for each in (self._executions, self._states)]
-            n_errors = self._executions.stored.facts().get("n_errors", 0)
-            parts = evidence.parts(attempt, "executions")
-            said = [each.current(print_) for each, print_ in zip((self._executions, self._states), prints, strict=True)]
-            repeats = self._config.retry_errors and n_errors
-            # Parts hold what a killed run finished and no table has yet.
-            if said[0] is not None and said[1] is not None and not repeats and not len(parts):
-                counts = Counts(hit=len(self._executions.stored), errors=n_errors)
-                yield self._executions.reused(said[0], self._said(counts))
-                yield self._states.reused(said[1])
-                return
-            former = [each.stored for each in (self._executions, self._states)]
-            known = [Index(each.of_attempt(attempt.number)) for each in former]
-            recorded = Recorded(parts, *known)
-            try:
-                warning = self._warning(former[0])
-                counts = self._execute(recorded)
-                noted = {**facts(self._identity, attempt.number), "n_errors": counts.errors}
-                news = self._said(counts, "\n".join(filter(None, (warning, self._unseen()))))
-                yield self._executions.written(
-                    Made(executions(self._suite.rows(), recorded, self._identity), lambda: noted, lambda: news),
-                    prints[0],
-                )
-                yield self._states.written(
-                    Made(states(self._suite.rows(), recorded, self._identity), lambda: noted), prints[1]
-                )
-            finally:
-                parts.close()
-                for index in known:
-                    index.close()
+    def require(self) -> None:
+        require_current_version(self.stage.context, self._project)
 
-    def _execute(self, recorded: Recorded) -> Counts:
-        start = time.perf_counter()
-        counts = execute(
-            self._suite.rows(),
-            lambda: self._executions.session.sandbox(self._project, self._identity.code),
-            recorded,
-            identity=self._identity,
-            n_cases=len(self._suite),
-            retry_errors=self._config.retry_errors,
-            progress=current_progress(),
+    def plan(self, *, fresh: bool, retry_errors: bool) -> Plan:
+        evidence, now = self.stage.evidence, identity(self.stage)
+        attempt = evidence.open_attempt(self.stage.version, fresh=fresh)
+        prints = self._prints(now, attempt.number)
+        unchanged = all(said is not None for said in self._said_before(prints))
+        repeats = retry_errors and self._n_errors
+        # Parts hold what a killed run finished and no table has yet.
+        reused = unchanged and not repeats and not evidence.has_parts(attempt, "executions")
+        return Plan(
+            attempt=attempt.number,
+            identity=(now.system, now.version, now.code),
+            prints=prints,
+            reused=reused,
+            retry_errors=retry_errors,
+            warning=None if reused else self._warning(now),
         )
-        counts.seconds = time.perf_counter() - start
-        return counts
 
-    def _warning(self, former: Stored[Any]) -> str | None:
+    def prints(self, plan: Plan) -> tuple[str, ...]:
+        return self._prints(Identity(*plan.identity), plan.attempt)
+
+    def clusters(self) -> Iterator[str]:
+        return (cluster for (cluster,) in self._suite.columns("cluster"))
+
+    def share(self, part: Part, attempt: Attempt, progress: Progress) -> Share:
+        asked = self._asked(part.n_cases, part.plan.retry_errors, progress)
+        counts = self._pass(part.plan, attempt, asked).execute_shard(self._suite, Shard(part.index, part.of))
+        return Share(made=counts.miss, seconds=counts.seconds, warning=self._unseen())
+
+    def results(
+        self, plan: Plan, attempt: Attempt, shares: Sequence[Share] | None = None
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        if plan.reused:
+            counts = Counts(hit=len(self.stage.stored), errors=self._n_errors)
+            said, said_of_states = self._said_before(plan.prints)
+            yield self.stage.reused(said or {}, self._said(counts))
+            yield self._states.reused(said_of_states or {})
+            return
+        if shares is None:
+            asked = self._asked(len(self._suite), plan.retry_errors, current_progress())
+            work = self._pass(plan, attempt, asked)
+        else:
+            work = self._pass(plan, attempt, self._asked(len(self._suite), False, silent), nothing_is_left)
+        executions, states, counts = work.execute(self._suite, *plan.prints)
+        unseen = [self._unseen()] if shares is None else [each.warning for each in shares]
+        news = self._said(total(counts, shares), plan.warning, *unseen)
+        yield self.stage.handed_over(executions, plan.prints[0], news)
+        yield self._states.handed_over(states, plan.prints[1], {})
+
+    def _pass(
+        self, plan: Plan, attempt: Attempt, asked: Asked, sandboxes: Callable[[], Sandboxes] | None = None
+    ) -> Pass:
+        of = Identity(*plan.identity)
+        return Pass(
+            self.stage.evidence, attempt, of, sandboxes or (lambda: self.stage.session.sandboxes(of.code)), asked
+        )
+
+    def _asked(self, n_cases: int, retry_errors: bool, progress: Progress) -> Asked:
+        suite = self._project.suite
+        return Asked(n_cases, suite.trials, retry_errors, suite.retries, progress)
+
+    def _prints(self, of: Identity, attempt: int) -> tuple[str, ...]:
+        whole = {"attempt": attempt, "identity": list(facts(of, attempt).values())}
+        return tuple(each.fingerprint(self._suite, **whole) for each in (self.stage, self._states))
+
+    def _said_before(self, prints: tuple[str, ...]) -> list[dict[str, Any] | None]:
+        return [each.current(print_) for each, print_ in zip((self.stage, self._states), prints, strict=True)]
+
+    @property
+    def _n_errors(self) -> int:
+        return int(self.stage.stored.facts().get("n_errors", 0))
+
+    def _warning(self, now: Identity) -> str | None:
         """Said when the agent was edited and its version was not: old evidence is never an answer for new code."""
-        noted = former.facts()
-        if not noted or noted.get("code") == self._identity.code or noted.get("version") != self._identity.version:
+        noted = self.stage.stored.facts()
+        if not noted or noted.get("code") == now.code or noted.get("version") != now.version:
             return None
         warning = (
-            f"the system's files changed since version {self._identity.version!r} was recorded: its cases are"
+            f"the system's files changed since version {now.version!r} was recorded: its cases are"
             " executed again. Bump system.version in oloproof.yaml to keep releases apart"
         )
         self._log.warning(warning)
@@ -159,7 +184,7 @@ class ExecutionPass:
 
     def _unseen(self) -> str | None:
         """Said when an edit of a file that the system imports would not be noticed."""
-        unseen = self._executions.session.unseen
+        unseen = self.stage.session.unseen
         if not unseen:
             return None
         warning = f"edits of {', '.join(unseen)} are not seen, as no import names them: bump system.version after one"
@@ -167,11 +192,12 @@ class ExecutionPass:
         return warning
 
     @staticmethod
-    def _said(counts: Counts, warning: str | None = None) -> dict[str, Any]:
+    def _said(counts: Counts, *warnings: str | None) -> dict[str, Any]:
+        warned = "\n".join(dict.fromkeys(filter(None, warnings)))
         return {
             "executed": counts.miss,
             "answered_from_evidence": counts.hit,
             "n_errors": counts.errors,
             "seconds": counts.seconds,
-            **({"warnings": warning} if warning else {}),
+            **({"warnings": warned} if warned else {}),
         }

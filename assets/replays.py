@@ -1,24 +1,25 @@
 """Fault replays: for each recorded call that an evaluator lets fail, a control replay and the fault."""
 
-import time
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from oloproof_dagster.assets.execution import identity, require_current_version
-from oloproof_dagster.assets.stage import Made, Names, Stage
+from oloproof_dagster.assets.shards import Part, Plan, Share, in_one_step, nothing_is_left, over_steps, total
+from oloproof_dagster.assets.stage import Names, Stage
 from oloproof_dagster.digests import digest
-from oloproof_dagster.evidence import Attempt, Parts
-from oloproof_dagster.execution import ENGINE_VERSION, Counts, facts, identity_of
-from oloproof_dagster.parquet import Index, Stored
+from oloproof_dagster.evidence import Attempt
+from oloproof_dagster.execution import ENGINE_VERSION, Asked, Counts, Identity, Progress, facts, silent
+from oloproof_dagster.parquet import Stored
+from oloproof_dagster.passes import Pass, Recordings, Shard
 from oloproof_dagster.progress import current_progress
 from oloproof_dagster.project import Project
-from oloproof_dagster.replay import Recorded, Source, replay_all, replays, sources
+from oloproof_dagster.sandboxes import Sandboxes
 from oloproof_dagster.tables import REPLAYS, ExecutionRow, StateRow, SuiteRow
 
 GROUP = "execution"
+READS = ("transformed_cases", "trajectories", "environment_states")
 
 
 class ReplayConfig(dg.Config):
@@ -27,19 +28,25 @@ class ReplayConfig(dg.Config):
     retry_errors: bool = False
 
 
-def replay_assets(project: Project) -> list[dg.AssetsDefinition]:
-    """`fault_replays` of a project."""
+def replay_assets(project: Project, pool: str | None, shards: int = 1) -> list[dg.AssetsDefinition]:
+    """`fault_replays` of a project; `pool` is that of a shared sandbox."""
     names = Names(project.slug)
     plans = [[each.tool, each.fault, each.occurrence] for each in project.replayed]
+    common: dict[str, Any] = {
+        "reads": READS,
+        "group": GROUP,
+        "code_version": digest("code_version/v1", [ENGINE_VERSION, plans]),
+        "description": "One row a replay: each control, which changes nothing, and each fault.",
+    }
 
-    @names.asset(
-        "fault_replays",
-        reads=("transformed_cases", "trajectories", "environment_states"),
-        group=GROUP,
-        sandbox=True,
-        code_version=digest("code_version/v1", [ENGINE_VERSION, plans]),
-        description="One row a replay: each control, which changes nothing, and each fault.",
-    )
+    def begin(context: dg.AssetExecutionContext, tables: Mapping[str, Stored[Any]]) -> ReplayPass:
+        return ReplayPass(Stage(context, project, REPLAYS), Recordings(*(tables[name] for name in READS)))
+
+    if shards > 1 and project.replayed:
+        name, specs = f"{names.slug}__fault_replays", [names.spec("fault_replays", **common)]
+        return [over_steps(names, name, specs, reads=READS, config=ReplayConfig, shards=shards, begin=begin)]
+
+    @names.asset("fault_replays", sandbox=True, pool=pool, **common)
     def fault_replays(
         context: dg.AssetExecutionContext,
         config: ReplayConfig,
@@ -47,92 +54,86 @@ def replay_assets(project: Project) -> list[dg.AssetsDefinition]:
         trajectories: Stored[ExecutionRow],
         environment_states: Stored[StateRow],
     ) -> Iterator[dg.MaterializeResult[Any]]:
-        stage = Stage(context, project, REPLAYS)
-        if not stage.session.loaded:
-            require_current_version(context, project)
-        recordings = Recordings(transformed_cases, trajectories, environment_states)
-        yield from ReplayPass(stage, config, recordings).results()
+        tables: tuple[Stored[Any], ...] = (transformed_cases, trajectories, environment_states)
+        work = begin(context, dict(zip(READS, tables, strict=True)))
+        yield from in_one_step(work, retry_errors=config.retry_errors)
 
     return [fault_replays]
-
-
-class Recordings:
-    """The source cases that can be replayed, read from the tables once for making and once for writing.
-
-    `identity` is the one that the cases were executed under, so that a replay never joins other code's recording.
-    """
-
-    def __init__(self, suite: Stored[SuiteRow], executions: Stored[ExecutionRow], states: Stored[StateRow]) -> None:
-        self.upstream, self.identity = (suite, executions, states), identity_of(executions.facts())
-        self.n_cases = int(suite.facts().get("n_source_cases", 0))
-
-    @cached_property
-    def _open(self) -> tuple[Index[ExecutionRow], Index[StateRow]]:
-        """Opened when the first case is asked for: a run that reuses its replays reads no recording."""
-        _, executions, states = self.upstream
-        return Index(executions), Index(states)
-
-    def __iter__(self) -> Iterator[Source]:
-        if self.identity is None:
-            return iter(())
-        return sources(self.upstream[0].rows(), *self._open, self.identity)
-
-    def close(self) -> None:
-        for index in self._open:
-            index.close()
 
 
 class ReplayPass:
     """One run's replays: reused whole, or the missing ones made and the table written."""
 
-    def __init__(self, stage: Stage, config: ReplayConfig, recordings: Recordings) -> None:
-        self._stage, self._config, self._recordings = stage, config, recordings
+    def __init__(self, stage: Stage, recordings: Recordings) -> None:
+        self.stage, self._recordings = stage, recordings
         self._project, self._declared = stage.project, stage.project.replayed
-        self._identity = recordings.identity or identity(stage)
 
-    def results(self) -> Iterator[dg.MaterializeResult[Any]]:
-        evidence, version = self._stage.evidence, self._stage.version
-        with evidence.held(version):
-            attempt = evidence.attempt(version) or evidence.open_attempt(version, fresh=False)
-            noted = facts(self._identity, attempt.number)
-            fingerprint = self._stage.fingerprint(*self._recordings.upstream, of=list(noted.values()))
-            n_errors = self._stage.stored.facts().get("n_errors", 0)
-            parts = evidence.parts(attempt, "replays")
-            before = self._stage.current(fingerprint)
-            repeats = self._config.retry_errors and n_errors
-            if before is not None and not repeats and not len(parts):
-                yield self._stage.reused(before, self._said(Counts(hit=len(self._stage.stored), errors=n_errors)))
+    def require(self) -> None:
+        if not self.stage.session.loaded:
+            require_current_version(self.stage.context, self._project)
+
+    def plan(self, *, fresh: bool, retry_errors: bool) -> Plan:
+        evidence, of = self.stage.evidence, self._recordings.identity or identity(self.stage)
+        attempt = evidence.open_attempt(self.stage.version, fresh=fresh)
+        prints = self._prints(of, attempt.number)
+        repeats = retry_errors and self._n_errors
+        unchanged = self.stage.current(*prints) is not None
+        return Plan(
+            attempt=attempt.number,
+            identity=(of.system, of.version, of.code),
+            prints=prints,
+            reused=unchanged and not repeats and not evidence.has_parts(attempt, "replays"),
+            retry_errors=retry_errors,
+        )
+
+    def prints(self, plan: Plan) -> tuple[str, ...]:
+        return self._prints(Identity(*plan.identity), plan.attempt)
+
+    def clusters(self) -> Iterator[str]:
+        columns = self._recordings.upstream[0].columns("cluster", "source_case")
+        return (cluster for cluster, source_case in columns if source_case is None)
+
+    def share(self, part: Part, attempt: Attempt, progress: Progress) -> Share:
+        work = self._pass(part.plan, attempt, self._asked(part.n_cases, part.plan.retry_errors, progress))
+        counts = work.replay_shard(self._recordings, self._declared, Shard(part.index, part.of))
+        return Share(made=counts.miss, seconds=counts.seconds)
+
+    def results(
+        self, plan: Plan, attempt: Attempt, shares: Sequence[Share] | None = None
+    ) -> Iterator[dg.MaterializeResult[Any]]:
+        if plan.reused:
+            counts = Counts(hit=len(self.stage.stored), errors=self._n_errors)
+            yield self.stage.reused(self.stage.current(*plan.prints) or {}, self._said(counts))
+        else:
+            n_cases = self._recordings.n_cases
+            if shares is None:
+                work = self._pass(plan, attempt, self._asked(n_cases, plan.retry_errors, current_progress()))
             else:
-                yield self._made(attempt, parts, noted, fingerprint)
-            evidence.complete(attempt)  # the IO manager has put the table in its place: parts are not needed any more
+                work = self._pass(plan, attempt, self._asked(n_cases, False, silent), nothing_is_left)
+            replays, counts = work.replay(self._recordings, self._declared, *plan.prints)
+            yield self.stage.handed_over(replays, plan.prints[0], self._said(total(counts, shares)))
+        # The IO manager has put the table in its place: parts are not needed any more.
+        self.stage.evidence.complete(attempt)
 
-    def _made(
-        self, attempt: Attempt, parts: Parts, noted: dict[str, Any], fingerprint: str
-    ) -> dg.MaterializeResult[Any]:
-        former = Index(self._stage.stored.of_attempt(attempt.number))
-        recorded = Recorded(parts, former)
-        try:
-            start = time.perf_counter()
-            counts = replay_all(
-                self._recordings,
-                lambda: self._stage.session.sandbox(self._project, self._identity.code),
-                recorded,
-                declared=self._declared,
-                identity=self._identity,
-                n_cases=self._recordings.n_cases,
-                retry_errors=self._config.retry_errors,
-                progress=current_progress(),
-            )
-            counts.seconds = time.perf_counter() - start
-            rows = replays(self._recordings, recorded, declared=self._declared, identity=self._identity)
-            said = self._said(counts)
-            return self._stage.written(
-                Made(rows, lambda: {**noted, "n_errors": counts.errors}, lambda: said), fingerprint
-            )
-        finally:
-            parts.close()
-            former.close()
-            self._recordings.close()
+    def _pass(
+        self, plan: Plan, attempt: Attempt, asked: Asked, sandboxes: Callable[[], Sandboxes] | None = None
+    ) -> Pass:
+        of = Identity(*plan.identity)
+        return Pass(
+            self.stage.evidence, attempt, of, sandboxes or (lambda: self.stage.session.sandboxes(of.code)), asked
+        )
+
+    def _asked(self, n_cases: int, retry_errors: bool, progress: Progress) -> Asked:
+        retries = self._project.suite.retries
+        return Asked(n_cases, retry_errors=retry_errors, retries=retries, progress=progress)
+
+    def _prints(self, of: Identity, attempt: int) -> tuple[str, ...]:
+        noted = list(facts(of, attempt).values())
+        return (self.stage.fingerprint(*self._recordings.upstream, of=noted),)
+
+    @property
+    def _n_errors(self) -> int:
+        return int(self.stage.stored.facts().get("n_errors", 0))
 
     @staticmethod
     def _said(counts: Counts) -> dict[str, Any]:

@@ -6,6 +6,8 @@ that would be written now. Dagster's own provenance answers for any partition an
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -14,7 +16,8 @@ from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence import Evidence
 from oloproof_dagster.parquet import Staged, Stored, stage
 from oloproof_dagster.project import PROJECT_FILE, Project, load_project
-from oloproof_dagster.resources import EvidenceStore, SandboxSession
+from oloproof_dagster.resources import EvidenceStore
+from oloproof_dagster.session import Session
 from oloproof_dagster.tables import TABLES, Table
 
 READER = dg.PythonObjectDagsterType(Stored, name="OloproofTable")
@@ -40,6 +43,10 @@ class Names:
     @property
     def sandbox(self) -> str:
         return f"{self.slug}_sandbox"
+
+    @property
+    def steps(self) -> str:
+        return f"{self.slug}_steps"
 
     @property
     def partitions(self) -> dg.DynamicPartitionsDefinition:
@@ -106,8 +113,8 @@ def require_as_loaded(project: Project) -> None:
 
     A code location may live for days; one declaration's version must never be on what another's system did.
     """
-    now = load_project(project.root).suite
-    if (now.system, now.sandbox) != (project.suite.system, project.suite.sandbox):
+    now, loaded = load_project(project.root).suite, project.suite
+    if any(getattr(now, key) != getattr(loaded, key) for key in ("system", "sandbox", "trials", "retries")):
         raise dg.Failure(
             f"the system in {PROJECT_FILE} was edited after these definitions were loaded; reload the code location,"
             " then run again",
@@ -148,8 +155,8 @@ class Stage:
         self.evidence: Evidence = store.evidence
 
     @property
-    def session(self) -> SandboxSession:
-        session: SandboxSession = getattr(self.context.resources, self.names.sandbox)
+    def session(self) -> Session:
+        session: Session = getattr(self.context.resources, self.names.sandbox)
         return session
 
     @property
@@ -166,11 +173,15 @@ class Stage:
     def current(self, fingerprint: str) -> dict[str, Any] | None:
         """What was said of the recorded table, where it and the latest materialisation of this partition bear the
         fingerprint; else None."""
-        said = self.said_of(self.table.name)
+        said = self._said_before
         noted = said.get("fingerprint")
         if noted is None or not noted.value == fingerprint == self.stored.facts().get("fingerprint"):
             return None
         return {name: value for name, value in said.items() if name != "warnings"}
+
+    @cached_property
+    def _said_before(self) -> Mapping[str, dg.MetadataValue[Any]]:
+        return self.said_of(self.table.name)
 
     def said_of(self, table: str) -> Mapping[str, dg.MetadataValue[Any]]:
         """The metadata of a table's latest materialisation in this very partition; empty where there is none."""
@@ -187,10 +198,21 @@ class Stage:
             metadata={**said_before, "reused": True, **(now or {})},
         )
 
+    @property
+    def staging(self) -> Path:
+        """Where the table is written before it takes its place."""
+        return self.evidence.staging(self.table.name, self.version)
+
     def written(self, made: Made, fingerprint: str) -> dg.MaterializeResult[Staged]:
-        """The table made anew and staged; the IO manager puts it in its place."""
-        path = self.evidence.staging(self.table.name, self.version)
-        staged = stage(path, self.table, made.rows, lambda: {**made.facts(), "fingerprint": fingerprint})
+        """The table made anew and staged."""
+        noted = {"fingerprint": fingerprint}
+        staged = stage(self.staging, self.table, made.rows, lambda: {**made.facts(), **noted})
+        return self.handed_over(staged, fingerprint, made.metadata())
+
+    def handed_over(
+        self, staged: Staged, fingerprint: str, metadata: Mapping[str, Any]
+    ) -> dg.MaterializeResult[Staged]:
+        """A staged table, which the IO manager puts in its place."""
         return dg.MaterializeResult(
             asset_key=self.names.key(self.table.name),
             value=staged,
@@ -199,7 +221,7 @@ class Stage:
                 "dagster/row_count": staged.n_rows,
                 "fingerprint": fingerprint,
                 "reused": False,
-                **made.metadata(),
+                **metadata,
             },
         )
 

@@ -13,8 +13,11 @@ from oloproof_dagster.assets.replays import replay_assets
 from oloproof_dagster.assets.stage import Names
 from oloproof_dagster.assets.suite import suite_assets
 from oloproof_dagster.assets.verdicts import verdict_assets
+from oloproof_dagster.evidence import Evidence
 from oloproof_dagster.project import OLOPROOF_FOLDER, Project, load_project
 from oloproof_dagster.resources import EvidenceIOManager, EvidenceStore, SandboxResource
+from oloproof_dagster.resources.steps import StepValuesIOManager
+from oloproof_dagster.runs import evidence_root as root_of
 
 EXAMPLE = Path(__file__).parent / "examples" / "stateful_agent"
 
@@ -28,21 +31,27 @@ def build_definitions(
 ) -> dg.Definitions:
     """The assets, checks, jobs, schedule, sensors and resources of one project, all carrying its slug.
 
-    `executor` is the code location's; pass None where several projects are merged and set it once. `evidence_root`
-    is `<project>/.oloproof/evidence` by default. `sandbox` replaces the resource that imports the declared system.
+    `executor` is the code location's; pass None where several projects are merged and set it once. `evidence_root`,
+    a folder or a URL, is by default the project's `store`, else `<project>/.oloproof/evidence`. `sandbox` replaces the
+    resource that imports the declared system.
 
     Raises:
-        ConfigError: a problem in oloproof.yaml or release.yaml, with its line and key.
+        ConfigError: a problem in oloproof.yaml or release.yaml, with its line and key, or a package that `store` needs
+            is not installed.
     """
     loaded = project if isinstance(project, Project) else load_project(project)
     names = Names(loaded.slug)
-    root = str(evidence_root or loaded.root / OLOPROOF_FOLDER / "evidence")
+    root = str(evidence_root or root_of(loaded))
+    Evidence(root)  # says now what is not installed
     check_schedule(loaded)
+    sandbox = sandbox or SandboxResource(project_dir=str(loaded.root))
+    shared = sandbox.is_shared(loaded)
+    pool, shards = (names.sandbox, 1) if shared else (None, loaded.suite.sandbox.shards)
     return dg.Definitions(
         assets=[
             *suite_assets(loaded),
-            *execution_assets(loaded),
-            *replay_assets(loaded),
+            *execution_assets(loaded, pool, shards),
+            *replay_assets(loaded, pool, shards),
             *verdict_assets(loaded),
             *metric_assets(loaded),
             *gate_assets(loaded),
@@ -53,7 +62,8 @@ def build_definitions(
         resources={
             names.evidence: EvidenceStore(root=root),
             names.io_manager: EvidenceIOManager(root=root),
-            names.sandbox: sandbox or SandboxResource(project_dir=str(loaded.root)),
+            names.sandbox: sandbox,
+            **({names.steps: StepValuesIOManager(root=root)} if shards > 1 else {}),
         },
         executor=executor,
     )

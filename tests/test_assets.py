@@ -6,7 +6,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,10 @@ import dagster as dg
 import pytest
 
 from oloproof_dagster import EvidenceError, build_definitions, load_project, load_run
+from oloproof_dagster.execution import Recorded
+from oloproof_dagster.parquet import Index
 from oloproof_dagster.runs import evidence_of
+from tests.interrupts import interruptible
 from tests.projects import case, write_project
 from tests.runs import COUNTED_TILL, NO_FAILURE, TABLES, Home, home, rules
 
@@ -529,8 +532,9 @@ FAILING_ONCE = COUNTED_TILL.replace(
     """note("calls")
         stop = pathlib.Path(__file__).with_name("stop")
         if stop.exists() and current_case().id == "c-002":
+            from tests.interrupts import ctrl_c
             stop.unlink()
-            raise KeyboardInterrupt
+            ctrl_c()
 """,
 )
 
@@ -544,7 +548,8 @@ def test_an_attempt_that_was_interrupted_is_resumed_by_the_next_run_fresh_or_not
         till.run()
         till.noted()
         (root / "stop").touch()
-        assert not till.run(fresh=True).success
+        with interruptible():
+            assert not till.run(fresh=True).success
         assert till.noted() == ["c-001", "c-002"]
         assert till.run(fresh=fresh_again).success
         assert till.noted() == ["c-002", "c-003"]
@@ -706,7 +711,7 @@ root, fresh = sys.argv[1], sys.argv[2] == "fresh"
 replace = os.replace
 
 def killed(source, target, **more):
-    if str(target).endswith("environment_states.parquet"):
+    if str(target).endswith(os.path.join("v1", "environment_states.parquet")):
         os._exit(9)
     replace(source, target, **more)
 
@@ -803,10 +808,13 @@ def test_what_a_killed_retry_has_finished_is_kept_by_a_plain_run(till: Home) -> 
     evidence = evidence_of(load_project(till.root))
     attempt = evidence.attempt("v1")
     assert attempt is not None
-    row = next(iter(evidence.table("trajectories", "v1").rows()))
-    state = next(iter(evidence.table("environment_states", "v1").rows()))
-    finished = asdict(row) | asdict(state) | {"status": "ok", "error": None, "output": '{"answer":"added"}'}
-    with closing(evidence.parts(attempt, "executions")) as parts:
-        parts.append(row.execution_key, finished)
+    executions, states = (evidence.table(name, "v1") for name in ("trajectories", "environment_states"))
+    finished = replace(next(executions.rows()), status="ok", error=None, output='{"answer":"added"}')
+    with (
+        closing(evidence.parts(attempt, "executions")) as parts,
+        closing(Index(executions)) as former,
+        closing(Index(states)) as left,
+    ):
+        Recorded(parts, former, left).keep(finished, next(states.rows()))
     till.run()
     assert [row.status for row in evidence.table("trajectories", "v1").rows()] == ["ok", "error", "error"]
