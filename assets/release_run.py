@@ -7,21 +7,22 @@ import importlib.util
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 from dagster.components.definitions import LazyDefinitions
 
 from oloproof_dagster.assets.automation import JUDGED, SUITE, evaluation_selection, register
-from oloproof_dagster.assets.processes import living, report_killed
+from oloproof_dagster.assets.processes import TAG, living, report_killed
 from oloproof_dagster.assets.stage import Names
+from oloproof_dagster.assets.turns import taking_turns
 from oloproof_dagster.definitions import build_definitions
 from oloproof_dagster.errors import ConfigError, EvidenceError, OloproofError
 from oloproof_dagster.loading import importing_from
 from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.project import Project
-from oloproof_dagster.resources import EvidenceStore
+from oloproof_dagster.resources import EvidenceStore, SandboxResource
+from oloproof_dagster.resources.history import HistoryLost
 from oloproof_dagster.runs import evidence_of
 
 DEFINITIONS_FILE = "definitions.py"
@@ -76,9 +77,11 @@ def materialize(
         selection = evaluation_selection(project)
     else:
         selection = [names.key(table) for table in (*SUITE, *JUDGED)]
+    sandbox = (definitions.resources or {}).get(names.sandbox)
+    pool = names.sandbox if isinstance(sandbox, SandboxResource) and sandbox.is_shared(project) else None
     report_killed(instance)
     try:
-        with living(instance) as tags:
+        with living(instance) as tags, taking_turns(instance, pool, tags[TAG]):
             result = job.execute_in_process(
                 instance=instance,
                 partition_key=version,
@@ -89,6 +92,10 @@ def materialize(
             )
     except (dg.DagsterInvalidConfigError, dg.DagsterInvalidSubsetError) as error:
         raise _not_started(str(error)) from error
+    except HistoryLost as error:
+        raise EvidenceError(
+            f"cannot write Dagster's run history to {instance.root_directory}: {error}; what was finished is kept"
+        ) from error
     return Materialized(
         {**({} if current else _recorded(project, version)), **_metadata(result)}, _failure(result, names)
     )
@@ -142,7 +149,7 @@ def _require_own_evidence(project: Project, definitions: dg.Definitions) -> None
     """Refuses definitions that keep evidence where the commands would not look for it, and so would show an older
     run."""
     store, own = (definitions.resources or {}).get(Names(project.slug).evidence), evidence_of(project).root
-    if isinstance(store, EvidenceStore) and Path(store.root) != own:
+    if isinstance(store, EvidenceStore) and store.evidence.root != own:
         raise ConfigError(
             f"{DEFINITIONS_FILE}: evidence_root is {store.root}, but the command line works on {own};"
             " leave evidence_root out, or run through Dagster's own commands"

@@ -4,101 +4,129 @@ import copy
 import json
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.project import write
 from oloproof_dagster.cases import read_cases
 from oloproof_dagster.evidence import Evidence
-from oloproof_dagster.execution import Identity, Recorded, execute, executions, facts, states
-from oloproof_dagster.fault import RESUME
+from oloproof_dagster.execution import Asked, Identity
 from oloproof_dagster.judgment import Judgment, criteria
-from oloproof_dagster.loading import System, load_system
-from oloproof_dagster.parquet import Index, Stored, stage
+from oloproof_dagster.loading import load_system
+from oloproof_dagster.parquet import Staged, Stored, stage
+from oloproof_dagster.passes import Pass, Recordings
 from oloproof_dagster.preflight import own_files
 from oloproof_dagster.project import Project, load_project
-from oloproof_dagster.replay import Recorded as RecordedReplays
-from oloproof_dagster.replay import replay_all, replays, sources
-from oloproof_dagster.sandbox import Sandbox
+from oloproof_dagster.session import Session
 from oloproof_dagster.system import CurrentCase, ReplayChange, inside
-from oloproof_dagster.tables import EXECUTIONS, REPLAYS, STATES, SUITE, VERDICTS, Table
-from oloproof_dagster.transforms import expand
+from oloproof_dagster.tables import SUITE, VERDICTS
+from oloproof_dagster.trajectory import from_text
+from oloproof_dagster.transforms import SuiteCount, expand
 
 
-def marginal_costs(n_cases: int) -> dict[str, float]:
-    """Seconds of the engine and of the bare loop over `n_cases` cases, and their ratio."""
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Seconds that the engine and the bare loop took for the same executions and replays."""
+
+    n_cases: int
+    engine: float
+    bare: float
+
+    @property
+    def ratio(self) -> float:
+        return self.engine / self.bare
+
+
+def marginal_cost(write: Callable[[Path, int], Path], n_cases: int, repeats: int) -> Cost:
+    """The fastest of some repeats of each, taken in turn: what else the machine does only ever adds."""
+    engine, bare = [], []
     with tempfile.TemporaryDirectory() as folder:
-        project = load_project(write(Path(folder), n_cases))
-        start = time.perf_counter()
-        engine_pass(project, Path(folder) / "evidence")
-        engine = time.perf_counter() - start
-        bare = bare_loop(project, load_system(project))
-    return {"engine": engine, "bare": bare, "ratio": engine / bare}
+        project = load_project(write(Path(folder) / "project", n_cases))
+        for repeat in range(repeats):
+            engine_pass = EnginePass(project, Evidence(Path(folder) / f"evidence-{repeat}"))
+            engine.append(engine_pass.seconds())
+            bare.append(bare_loop(engine_pass))
+    return Cost(n_cases, min(engine), min(bare))
 
 
-def engine_pass(project: Project, root: Path) -> None:
-    """What a release run does between the dataset and its verdicts, without Dagster."""
-    evidence, version = Evidence(root), project.version
-    attempt = evidence.open_attempt(version, fresh=False)
-    identity = Identity(project.suite.system.name, version, own_files(project).code_digest)
-    noted = facts(identity, attempt.number)
+class EnginePass:
+    """What a release run does between the suite and its verdicts, without Dagster."""
 
-    def put(table: Table[Any], rows: Iterator[Any]) -> Stored[Any]:
-        staged = stage(evidence.staging(table.name, version), table, rows, lambda: noted)
-        staged.path.replace(evidence.path(table.name, version))
-        return evidence.table(table.name, version)
+    def __init__(self, project: Project, evidence: Evidence) -> None:
+        self.project, self._evidence = project, evidence
+        count = SuiteCount()
+        rows = count.counting(expand(project, read_cases(project)))
+        self._put(stage(self._staging("transformed_cases"), SUITE, rows, count.facts), "transformed_cases")
 
-    suite = put(SUITE, expand(project, read_cases(project)))
-    sandbox = Sandbox(load_system(project))
-    with recording(evidence, "executions", attempt) as parts:
-        nothing = evidence.table("trajectories", version), evidence.table("environment_states", version)
-        recorded = Recorded(parts, Index(nothing[0].nothing()), Index(nothing[1].nothing()))
-        execute(suite.rows(), lambda: sandbox, recorded, identity=identity, n_cases=len(suite))
-        trajectories = put(EXECUTIONS, executions(suite.rows(), recorded, identity))
-        after = put(STATES, states(suite.rows(), recorded, identity))
-    with recording(evidence, "replays", attempt) as parts:
-        made = RecordedReplays(parts, Index(evidence.table("fault_replays", version).nothing()))
-        shared: dict[str, Any] = {"declared": project.replayed, "identity": identity}
-        cases = Index(trajectories), Index(after)
-        replay_all(sources(suite.rows(), *cases, identity), lambda: sandbox, made, n_cases=len(suite), **shared)
-        fault_replays = put(REPLAYS, replays(sources(suite.rows(), *cases, identity), made, **shared))
-    sandbox.close()
-    put(VERDICTS, Judgment(suite, trajectories, after, fault_replays).verdicts(criteria(project)))
+    def seconds(self) -> float:
+        """How long it takes to execute, replay, judge and store."""
+        project = self.project
+        identity = Identity(project.suite.system.name, project.version, own_files(project).code_digest)
+        suite = self.table("transformed_cases")
+        asked = Asked(len(suite))
+        with closing(Session(project)) as session:
+            sandboxes = session.sandboxes(identity.code)  # imports the system, a fixed cost
+            start = time.perf_counter()
+            attempt = self._evidence.open_attempt(project.version, fresh=False)
+            work = Pass(self._evidence, attempt, identity, lambda: sandboxes, asked)
+            trajectories, states, _ = work.execute(suite)
+            self._put(trajectories, "trajectories")
+            self._put(states, "environment_states")
+            recordings = Recordings(suite, self.table("trajectories"), self.table("environment_states"))
+            replays, _ = work.replay(recordings, project.replayed)
+            self._put(replays, "fault_replays")
+        names = ("transformed_cases", "trajectories", "environment_states", "fault_replays")
+        with closing(Judgment(*map(self.table, names))) as judgment:
+            verdicts = stage(self._staging("verdicts"), VERDICTS, judgment.verdicts(criteria(project)), dict)
+        self._put(verdicts, "verdicts")
+        return time.perf_counter() - start
+
+    def table(self, name: str) -> Stored[Any]:
+        return self._evidence.table(name, self.project.version)
+
+    def _staging(self, name: str) -> Path:
+        return self._evidence.staging(name, self.project.version)
+
+    def _put(self, staged: Staged, table: str) -> None:
+        self._evidence.put(staged.path, table, self.project.version)
 
 
-@contextmanager
-def recording(evidence: Evidence, what: Any, attempt: Any) -> Iterator[Any]:
-    """Parts that are closed again."""
-    parts = evidence.parts(attempt, what)
-    try:
-        yield parts
-    finally:
-        parts.close()
-
-
-def bare_loop(project: Project, system: System) -> float:
-    """Seconds for the same executions and replays with nothing around them: copy, call, serialise, compare."""
-    cases = [
-        (json.loads(row.input), json.loads(row.initial_state or "null"), json.loads(row.expected)["state"], row)
-        for row in expand(project, read_cases(project))
-    ]
+def bare_loop(made: EnginePass) -> float:
+    """Seconds for the same executions and replays with nothing around them: for each, a deep copy of the state, the
+    call of the agent, the snapshot serialised and compared."""
+    system = load_system(made.project)
     assert system.reset is not None
     assert system.snapshot is not None
     assert system.replay is not None
-    fault = ReplayChange("inject_fault", 1, "error")
+    calls = list(_calls(made))
     start = time.perf_counter()
-    for given, initial, expected, row in cases:
-        changes = (None,) if row.source_case else (None, RESUME, fault)
-        for change in changes:
-            system.reset(copy.deepcopy(initial))
-            with inside(CurrentCase(row.case_id, 0, row.input, row.initial_state)):
-                if change is None:
-                    system.call(given)
-                else:
-                    system.replay(None, checkpoint=None, change=change)
-            snapshot = system.snapshot()
-            json.dumps(snapshot, sort_keys=True)
-            _ = snapshot == expected
+    for case, given, initial, expected, replay in calls:
+        system.reset(copy.deepcopy(initial))
+        with inside(CurrentCase(case.case_id, 0, case.input, case.initial_state)):
+            if replay is None:
+                system.call(given)
+            else:
+                system.replay(replay[0], checkpoint=replay[1], change=replay[2])
+        snapshot = system.snapshot()
+        json.dumps(snapshot, sort_keys=True)
+        _ = snapshot == expected
     return time.perf_counter() - start
+
+
+def _calls(made: EnginePass) -> Any:
+    """Every execution and replay that the engine made, read from its tables."""
+    recordings = {row.case_id: row.trajectory for row in made.table("trajectories").rows()}
+    replays = defaultdict(list)
+    for row in made.table("fault_replays").rows():
+        replays[row.case_id].append(row)
+    for case in made.table("transformed_cases").rows():
+        initial, expected = json.loads(case.initial_state), json.loads(case.expected)["state"]
+        yield case, json.loads(case.input), initial, expected, None
+        for replay in replays[case.case_id]:
+            recording = from_text(recordings[case.case_id])
+            checkpoint = next(c for c in recording.checkpoints if c.checkpoint_id == replay.checkpoint_id)
+            change = ReplayChange("inject_fault" if replay.fault else "resume", replay.step_index, replay.fault)
+            yield case, json.loads(case.input), initial, expected, (recording, checkpoint, change)

@@ -3,6 +3,7 @@
 Dagster, pandas and the engine are imported inside the commands, so that `--help` is instant.
 """
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -13,12 +14,14 @@ import click
 from oloproof_dagster.command import cli, command, json_option, print_json, version_option
 from oloproof_dagster.errors import ConfigError, OloproofError
 from oloproof_dagster.label_commands import labels
-from oloproof_dagster.terminal import no_silent_end, progress_bars, stdout_kept_clean
+from oloproof_dagster.terminal import end_without, no_silent_end, progress_bars, stdout_kept_clean
 
 if TYPE_CHECKING:
     from oloproof_dagster.project import Project
 
 USAGE, CRASH, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
+SECONDS_FOR_THREADS = 1.0
+"""How long threads that the user's system has started are waited for at the end."""
 
 cli.add_command(labels)
 
@@ -27,7 +30,7 @@ cli.add_command(labels)
 @version_option
 @click.option("--fresh", is_flag=True, help="Execute and replay everything again, as a new attempt.")
 @click.option("--retry-errors", is_flag=True, help="Repeat the cases and replays that are recorded as errors.")
-@click.option("--workers", type=click.IntRange(min=1), help="Sandboxes at work at once (1 in this version).")
+@click.option("--workers", type=click.IntRange(min=1), help="Sandboxes at work at once, in place of sandbox.workers.")
 @json_option
 def run(
     project: "Project", version: str | None, fresh: bool, retry_errors: bool, workers: int | None, as_json: bool
@@ -47,12 +50,8 @@ def run(
     from oloproof_dagster.documents import release_run
     from oloproof_dagster.resources.instance import open_instance
     from oloproof_dagster.runs import errors_told, evidence_of, load_run
+    from oloproof_dagster.session import with_workers
 
-    if workers is not None and workers > 1:
-        raise ConfigError(
-            f"--workers {workers}: more than one worker comes with worker processes, which this version"
-            " does not have yet"
-        )
     version = project.version if version is None else version
     if version != project.version:
         if fresh or retry_errors:
@@ -64,7 +63,9 @@ def run(
             recorded = ", ".join(map(repr, evidence_of(project).versions())) or "none"
             raise ConfigError(f"--version {version}: nothing is recorded for it; recorded versions: {recorded}")
     with stdout_kept_clean(), no_silent_end(), open_instance(project) as instance, progress_bars():
-        made = materialize(project, instance, version=version, fresh=fresh, retry_errors=retry_errors)
+        _collect_garbage()
+        with with_workers(workers):
+            made = materialize(project, instance, version=version, fresh=fresh, retry_errors=retry_errors)
     for warning in made.warnings:
         click.echo(f"warning: {warning}", err=True)
     if made.failure is not None:
@@ -106,7 +107,7 @@ def inspect(project: "Project", version: str | None, case_id: str | None, failur
     unfinished = recorded.unfinished()
     if unfinished:
         click.echo(f"warning: {unfinished}", err=True)
-    found = [recorded.case(case_id)] if case_id else case_panels(recorded.table, failures=failures)
+    found = recorded.trials_of(case_id) if case_id else case_panels(recorded.table, failures=failures)
     if as_json:
         print_json(panels(recorded, found))
     elif case_id or failures:
@@ -129,6 +130,7 @@ def check(project: "Project") -> int:
     from oloproof_dagster.console import printer
 
     console, ok = printer(), True
+    _collect_garbage()
     with stdout_kept_clean():
         findings = list(check_project(project))
     for finding in findings:
@@ -226,8 +228,6 @@ def export(project: "Project", version: str | None, folder: Path | None) -> int:
     Example:
       oloproof export --to tables
     """
-    import shutil
-
     from oloproof_dagster.evidence import encode_version
     from oloproof_dagster.runs import load_run
     from oloproof_dagster.tables import TABLES
@@ -239,7 +239,7 @@ def export(project: "Project", version: str | None, folder: Path | None) -> int:
         for name in TABLES:
             table = recorded.table(name)
             if table.exists:
-                shutil.copyfile(table.path, folder / f"{name}.parquet")
+                table.save(folder / f"{name}.parquet")
                 table.frame().to_csv(folder / f"{name}.csv", index=False)
     except OSError as error:
         raise ConfigError(f"--to {folder}: cannot be written: {error.strerror}") from None
@@ -293,6 +293,30 @@ def _require_free(host: str, port: int) -> None:
             raise ConfigError(f"--port {port}: cannot be listened on ({error.strerror}); name another port") from None
 
 
+def _collect_garbage() -> None:
+    """Has Python collect again where `program` put it off, but never search what is imported by now."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
+def program() -> None:
+    """The command line as a process of its own, which imports much and ends soon.
+
+    Searching what is imported for garbage, a dozen times while importing and once more at the end, would take a third
+    of a small run. It is put off until the user's system runs, and left out where none does.
+    """
+    gc.disable()
+    try:
+        main()
+    except SystemExit as ending:
+        end_without(SECONDS_FOR_THREADS, ending.code if isinstance(ending.code, int) else 0)
+        raise
+    finally:
+        if not gc.isenabled():
+            gc.freeze()
+
+
 def main() -> None:
     """Runs the command line and exits with its code; a user's mistake is one line on stderr."""
     debug = "--debug" in sys.argv
@@ -322,4 +346,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    program()

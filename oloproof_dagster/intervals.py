@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-from scipy.special import betainccinv, betaincinv, stdtrit
-
 STATISTICS_VERSION = "1"
 """Changes whenever some bound computed here changes."""
 
@@ -59,8 +57,8 @@ def clopper_pearson_missing_bounded(
     eligible = observed + missing
     failed = observed - passed
     return Interval(
-        lower=float(betaincinv(passed, eligible - passed + 1, tail)) if passed else 0.0,
-        upper=float(betainccinv(eligible - failed + 1, failed, tail)) if failed else 1.0,
+        lower=_lower(passed, eligible, tail),
+        upper=_upper(failed, eligible, tail),
         method=EXACT,
     )
 
@@ -203,6 +201,8 @@ def korn_graubard_guarded(clusters: Clusters, confidence_level: float) -> Interv
     low, high, largest = clusters.low, clusters.high, clusters.largest
     if low.n_clusters < 2:
         return None
+    from scipy.special import stdtrit
+
     few, many = (float(stdtrit(degrees, tail)) for degrees in (low.n_clusters - 1, low.n - 1))
     independent = low.n * min(1.0, (many / few) ** 2 if few else 1.0)
     for_lower = independent / max(low.design_effect, low.with_cluster(largest, 0).design_effect)
@@ -210,10 +210,27 @@ def korn_graubard_guarded(clusters: Clusters, confidence_level: float) -> Interv
     passed = low.passed / low.n * for_lower
     failed = (high.n - high.passed) / high.n * for_upper
     return Interval(
-        lower=float(betaincinv(passed, for_lower - passed + 1, tail)) if passed else 0.0,
-        upper=float(betainccinv(for_upper - failed + 1, failed, tail)) if failed else 1.0,
+        lower=_lower(passed, for_lower, tail),
+        upper=_upper(failed, for_upper, tail),
         method=GUARDED,
     )
+
+
+# scipy is imported where a bound is asked for: reading or reusing a run's tables asks for none.
+
+
+def _lower(passed: float, n: float, tail: float) -> float:
+    """Clopper and Pearson's lower bound."""
+    from scipy.special import betaincinv
+
+    return float(betaincinv(passed, n - passed + 1, tail)) if passed else 0.0
+
+
+def _upper(failed: float, n: float, tail: float) -> float:
+    """Clopper and Pearson's upper bound."""
+    from scipy.special import betainccinv
+
+    return float(betainccinv(n - failed + 1, failed, tail)) if failed else 1.0
 
 
 def _tail(confidence_level: float) -> float:

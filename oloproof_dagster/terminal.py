@@ -3,9 +3,15 @@
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
+
+from oloproof_dagster import mirror
+
+SHOWN_AFTER_SECONDS = 1.0
+"""How long a stage takes before it has a bar."""
 
 
 @contextlib.contextmanager
@@ -20,12 +26,23 @@ def stdout_kept_clean() -> Iterator[None]:
         return
     try:
         os.dup2(2, 1)
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(_beside_stderr()):
             yield
     finally:
         sys.stdout.flush()
         os.dup2(kept, 1)
         os.close(kept)
+
+
+def _beside_stderr() -> TextIO:
+    """A stream that leads where stderr does, by a descriptor of its own: whoever holds on to it never has our
+    stdout."""
+    try:
+        if sys.stderr.fileno() == 2:
+            return open(os.dup(2), "w", buffering=1, encoding=sys.stderr.encoding, errors="backslashreplace")
+    except (OSError, ValueError):  # a stream that a caller put in its place
+        pass
+    return sys.stderr
 
 
 @contextlib.contextmanager
@@ -36,6 +53,7 @@ def no_silent_end() -> Iterator[None]:
     def refuse(code: int) -> None:
         if os.getpid() == process:
             os.write(2, b"oloproof: the system ended the process with os._exit; what was finished is kept\n")
+            mirror.show_now()
         leave(code or (70 if os.getpid() == process else 0))
 
     os._exit = refuse  # type: ignore[assignment]
@@ -45,33 +63,80 @@ def no_silent_end() -> Iterator[None]:
         os._exit = leave
 
 
+def end_without(seconds: float, code: int) -> None:
+    """Lets the process end in so many seconds though a thread that the user's system has started never does."""
+    main = threading.main_thread()
+    if all(each.daemon or each is main for each in threading.enumerate()):
+        return
+
+    def leave() -> None:
+        time.sleep(seconds)
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+        os._exit(code)
+
+    threading.Thread(target=leave, name="oloproof-end", daemon=True).start()
+
+
 @contextlib.contextmanager
 def progress_bars() -> Iterator[None]:
     """Bars on stderr for stages that take more than a second; nothing where stderr is no terminal."""
     if not sys.stderr.isatty():
         yield
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from oloproof_dagster.console import printer
     from oloproof_dagster.progress import listening
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    progress = Progress(*columns, console=printer(stderr=True), transient=True)
-    began: dict[str, float] = {}
-    tasks: dict[str, Any] = {}
+    # A descriptor of its own: while steps run, 2 leads into a file.
+    with open(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace") as terminal:
+        bars = _Bars(terminal)
+        with listening(bars.told), mirror.shown_by(bars.show):
+            try:
+                yield
+            finally:
+                bars.close()
 
-    def told(stage: str, done: int, total: int) -> None:
+
+class _Bars:
+    """A bar a stage, at the bottom of a terminal, and above them what the user's system prints."""
+
+    def __init__(self, terminal: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        self._terminal = terminal
+        self._progress = Progress(
+            *columns, console=Console(file=terminal), transient=True, redirect_stdout=False, redirect_stderr=False
+        )
+        self._began: dict[str, float] = {}
+        self._tasks: dict[str, Any] = {}
+        self._unended: dict[int, bytes] = {}
+
+    def told(self, stage: str, done: int, total: int) -> None:
+        """Moves a stage's bar."""
         now = time.monotonic()
-        began.setdefault(stage, now)
-        if stage not in tasks and now - began[stage] > 1:
-            progress.start()
-            tasks[stage] = progress.add_task(stage, total=total)
-        if stage in tasks:
-            progress.update(tasks[stage], completed=done)
+        began = self._began.setdefault(stage, now)
+        if stage not in self._tasks and now - began > SHOWN_AFTER_SECONDS:
+            self._progress.start()
+            self._tasks[stage] = self._progress.add_task(stage, total=total)
+        if stage in self._tasks:
+            self._progress.update(self._tasks[stage], completed=done)
 
-    with listening(told):
-        try:
-            yield
-        finally:
-            progress.stop()
+    def show(self, descriptor: int, data: bytes) -> None:
+        """Shows what was printed, by whole lines once there are bars."""
+        lines, end, rest = (self._unended.pop(descriptor, b"") + data).rpartition(b"\n")
+        if not self._tasks:
+            mirror.straight(descriptor, lines + end + rest)
+            return
+        if rest:
+            self._unended[descriptor] = rest
+        if end:
+            from rich.text import Text
+
+            self._progress.console.print(Text.from_ansi(lines.decode(errors="backslashreplace")), soft_wrap=True)
+
+    def close(self) -> None:
+        """Takes the bars away and shows the last line, which nobody ended."""
+        self._progress.stop()
+        self._terminal.write(b"".join(self._unended.values()).decode(errors="backslashreplace"))

@@ -1,5 +1,6 @@
 """YAML read strictly: source texts and lines are kept, a key that stands twice is refused, aliases are bounded."""
 
+import functools
 import re
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,12 @@ def _bad_tag(node: yaml.Node) -> ConstructorError:
     return _refused(f"the tag {shortened(node.tag)} is not supported; leave it out", node)
 
 
+@functools.lru_cache(maxsize=16)
+def _tree(text: str) -> Any:
+    """What a text holds; nobody changes it. A run reads its project's files several times."""
+    return yaml.load(text, Loader=_Loader)
+
+
 def read_yaml(path: Path) -> Mapping:
     """The mapping that a YAML file holds.
 
@@ -176,7 +183,7 @@ def read_yaml(path: Path) -> Mapping:
     text = read_text(path)
     try:
         with integers_of_any_size():
-            tree = yaml.load(text, Loader=_Loader)
+            tree = _tree(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = error.problem or "not YAML"

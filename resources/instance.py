@@ -1,11 +1,15 @@
 """The Dagster instance that a project's runs are recorded in, opened the same way by every command."""
 
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import dagster as dg
+from dagster._core.instance.ref import InstanceRef
+from dagster._serdes import ConfigurableClassData
+from sqlalchemy.exc import SQLAlchemyError
 
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project import OLOPROOF_FOLDER, Project
@@ -59,16 +63,42 @@ def open_instance(project: Project) -> Iterator[dg.DagsterInstance]:
     """The project's instance, never Dagster's temporary one.
 
     Raises:
-        ConfigError: its folder or its dagster.yaml cannot be used.
+        ConfigError: its folder, its dagster.yaml or its files cannot be used.
     """
     home = dagster_home(project)
     with _environment(DAGSTER_HOME=str(home), DAGSTER_DISABLE_TELEMETRY="1"):
         try:
-            instance = dg.DagsterInstance.from_config(str(home))
+            instance = dg.DagsterInstance.from_ref(for_commands(InstanceRef.from_dir(str(home)), home))
         except dg.DagsterError as error:
             raise ConfigError(f"{home / 'dagster.yaml'}: {str(error).splitlines()[0]}") from error
+        except (sqlite3.Error, SQLAlchemyError, OSError) as error:
+            why = getattr(error, "orig", None) or getattr(error, "strerror", None) or error
+            raise ConfigError(
+                f"{home}: its run history cannot be opened ({why}); mend it, or set DAGSTER_HOME to another folder"
+            ) from error
         with instance:
             yield instance
+
+
+def for_commands(ref: InstanceRef, home: Path) -> InstanceRef:
+    """The same instance by quicker classes, where they are Dagster's own for a folder; others stay as configured."""
+    default = InstanceRef.config_defaults(str(home))
+
+    def quicker(module: str, kind: str, name: str) -> ConfigurableClassData:
+        data = default[name]
+        assert data is not None
+        return ConfigurableClassData(f"oloproof_dagster.resources.{module}", kind, data.config_yaml)
+
+    if ref.compute_logs_data == default["compute_logs"]:
+        ref = ref._replace(compute_logs_data=quicker("step_logs", "StepLogs", "compute_logs"))
+    if ref.storage_data == default["storage"]:
+        ref = ref._replace(
+            storage_data=None,
+            run_storage_data=quicker("history", "Runs", "run_storage"),
+            event_storage_data=quicker("history", "Events", "event_log_storage"),
+            schedule_storage_data=quicker("history", "Schedules", "schedule_storage"),
+        )
+    return ref
 
 
 @contextmanager

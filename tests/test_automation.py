@@ -1,6 +1,7 @@
 """What runs without a hand: the nightly schedule, the two sensors, killed runs, and systems built from resources."""
 
 import datetime
+import os
 import platform
 from collections.abc import Iterator
 from pathlib import Path
@@ -382,11 +383,26 @@ def test_a_resource_that_cannot_make_the_system_is_said_before_the_first_case(ti
     assert till.noted() == []
 
 
-@pytest.mark.parametrize("option", [{"workers": 2}, {"timeout_s": 1.0}, {"shared": True}])
-def test_a_resources_option_that_would_not_be_heeded_is_refused(option: dict[str, Any], tmp_path: Path) -> None:
-    sandbox = SandboxResource(project_dir=str(write_project(tmp_path)), **option)
-    with pytest.raises(ConfigError, match="workers, timeout_s and shared"):
-        sandbox.load()
+@pytest.mark.parametrize(("option", "here"), [({}, True), ({"workers": 2}, False), ({"timeout_s": 60.0}, False)])
+def test_an_option_of_a_resource_goes_before_what_oloproof_yaml_declares(
+    option: dict[str, Any], here: bool, till: Home
+) -> None:
+    noting = "import os\n        pathlib.Path(__file__).with_name(str(os.getpid())).touch()\n"
+    till.edit("app.py", 'note("calls")\n', noting)
+    sandbox = SandboxResource(project_dir=str(till.root), **option)
+    result = till.run(definitions=build_definitions(till.root, sandbox=sandbox))
+    assert result.success, result.why
+    assert (till.root / str(os.getpid())).exists() == here
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_resource_says_whether_a_sandbox_is_shared_and_else_oloproof_yaml_does(
+    declared: bool, tmp_path: Path
+) -> None:
+    project = load_project(write_project(tmp_path, suite={"sandbox": {"shared": declared}}))
+    for option in (True, False, None):
+        sandbox = SandboxResource(project_dir=str(tmp_path), shared=option)
+        assert sandbox.is_shared(project) == (declared if option is None else option)
 
 
 def test_a_resource_may_name_another_system_whose_files_then_count(till: Home) -> None:

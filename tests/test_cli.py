@@ -569,6 +569,14 @@ def test_definitions_that_cannot_run_never_show_an_older_result(what: str, olopr
 
 # Users' mistakes
 
+SHARED = """
+version: 1
+project: till
+dataset: data/cases.jsonl
+system: {name: till, version: v1, callable: app:till}
+sandbox: {shared: true}
+evaluators: [{type: state_matches}]
+"""
 MISTAKES: dict[str, tuple[Mapping[str, str], list[str], str]] = {
     "no project": ({"oloproof.yaml": ""}, ["run", "--project", "nowhere"], "oloproof init"),
     "a key that is none": ({"oloproof.yaml": "version: 1\nprojct: x\n"}, ["run"], "oloproof.yaml:"),
@@ -583,7 +591,7 @@ MISTAKES: dict[str, tuple[Mapping[str, str], list[str], str]] = {
     "nothing recorded": ({}, ["inspect"], "v1"),
     "nothing to export": ({}, ["export"], "v1"),
     "a transform that is none": ({}, ["labels", "export", "--transform", "t"], "t"),
-    "two workers": ({}, ["run", "--workers", "2"], "--workers"),
+    "two workers on a shared sandbox": ({"oloproof.yaml": SHARED}, ["run", "--workers", "2"], "--workers 2"),
 }
 
 
@@ -744,7 +752,12 @@ def test_an_interrupted_run_is_never_shown_as_one_without_failures(
     oloproof: Command, tmp_path: Path, in_shared_home: None
 ) -> None:
     stopping = COUNTED_TILL.replace(
-        'note("calls")\n', 'note("calls")\n        if request["amount"] == 2: raise KeyboardInterrupt\n'
+        'note("calls")\n',
+        """note("calls")
+        if request["amount"] == 2:
+            import os, signal
+            os.kill(os.getpid(), signal.SIGINT)
+""",
     )
     root = write_project(tmp_path, app=stopping, suite={"project": "stopped"}, release=rules(NO_FAILURE))
     assert oloproof("run", "--project", root).code == 130

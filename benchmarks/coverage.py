@@ -1,0 +1,131 @@
+"""How often the guarded interval is wrong: suites whose true rate is known, simulated and counted.
+
+`python -m benchmarks.coverage` prints the tables of docs/statistics.md (a quarter of an hour on one core), `--smoke`
+some cells of each group with fewer suites, `--cells drawn` the groups whose name holds that word. The cells are listed
+in `coverage_cells`.
+
+A one-sided error is a lower bound above the true rate or an upper bound below it; either is promised in no more than
+(1 - level) / 2 of the suites. A cell that comes near that is simulated again, with other random numbers and ten times
+as many suites, and that figure counts: the largest of many noisy figures would be too large.
+"""
+
+import argparse
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from benchmarks.coverage_bootstrap import comparison
+from benchmarks.coverage_bounds import bounds, disagreement
+from benchmarks.coverage_cells import cells, cells_outside, smoke_cells
+from benchmarks.coverage_worlds import Cell, draw
+
+SUITES = 20_000
+SMOKE_SUITES = 5_000
+AGAIN = 200_000
+CLOSE, NOTED, LIMIT = 1.1, 1.2, 1.32
+"""Errors over the promised one: simulated again; counted; a defect. Where 0.025 is promised 0.0275, 0.030, 0.033."""
+COLUMNS = ("cells", "promised", "worst lower", "worst upper", "over 1.2", "over 1.32", "mean width", "no guard")
+CHECKED = 10
+"""Suites of each cell whose bounds are also computed by the product, one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Shares of those suites of a cell that have bounds; `plain` ones are of the same interval without the guard."""
+
+    cell: Cell
+    lower: float
+    upper: float
+    width: float
+    plain_lower: float
+    plain_upper: float
+    plain_width: float
+
+    @property
+    def worst(self) -> float:
+        """The larger one-sided error over the promised one."""
+        return max(self.lower, self.upper) / self.cell.promised
+
+    @property
+    def plain_worst(self) -> float:
+        """The same without the guard."""
+        return max(self.plain_lower, self.plain_upper) / self.cell.promised
+
+
+def simulate(cell: Cell, n_suites: int, *seed: int) -> Found:
+    """What `n_suites` suites of a cell show.
+
+    Raises:
+        ArithmeticError: the bounds are not those of `oloproof_dagster.intervals`.
+    """
+    rng = np.random.default_rng(seed)
+    n_shown, sums = 0, np.zeros(6)
+    for start in range(0, n_suites, SUITES):
+        suites = draw(cell, min(SUITES, n_suites - start), rng)
+        if start == 0:
+            apart = disagreement(suites, cell.level, n_suites=CHECKED)
+            if not apart <= 1e-12:
+                raise ArithmeticError(f"{cell}: bounds computed here differ by {apart:.1g} from those of the product")
+        if cell.drawn:
+            suites = suites.only(suites.within_validated_range)
+        n_shown += len(suites.largest)
+        for column, guard in ((0, True), (3, False)):
+            lower, upper = bounds(suites, cell.level, guard=guard)
+            sums[column : column + 3] += (lower > cell.rate).sum(), (upper < cell.rate).sum(), (upper - lower).sum()
+    return Found(cell, *(float(each) for each in sums / max(1, n_shown)))
+
+
+def results(chosen: Iterable[Cell], n_suites: int, again: int) -> Iterator[Found]:
+    """Every cell simulated; those near the promised error, and the worst of each group, with `again` suites."""
+    for _, group in groupby(enumerate(chosen), key=lambda numbered: numbered[1].group):
+        found = {number: simulate(cell, n_suites, number, 1) for number, cell in group}
+        worst = max(found, key=lambda number: found[number].worst)
+        for number, each in found.items():
+            near = each.worst > CLOSE or number == worst
+            yield simulate(each.cell, again, number, 2) if near and again > n_suites else each
+
+
+def table(found: Iterable[Found]) -> Iterator[str]:
+    """A Markdown table, one row for each group."""
+    yield f"| simulated suites | {' | '.join(COLUMNS)} |"
+    yield "| --- " * (1 + len(COLUMNS)) + "|"
+    for name, group in groupby(found, key=lambda each: each.cell.group):
+        rows = list(group)
+        figures = (
+            f"{len(rows):,}",
+            f"{rows[0].cell.promised:g}",
+            f"{max(each.lower for each in rows):.3f}",
+            f"{max(each.upper for each in rows):.3f}",
+            f"{sum(each.worst > NOTED for each in rows)}",
+            f"{sum(each.worst > LIMIT for each in rows)}",
+            f"{np.mean([each.width for each in rows]):.3f}",
+            f"{max(each.plain_worst for each in rows) * rows[0].cell.promised:.3f}",
+        )
+        yield f"| {name} | {' | '.join(figures)} |"
+
+
+def worst_cells(found: Iterable[Found], n_cells: int) -> Iterator[str]:
+    """The worst cells, a line each."""
+    for each in sorted(found, key=lambda each: -each.worst)[:n_cells]:
+        yield f"{each.lower:.4f} {each.upper:.4f}  {each.cell.group}: {each.cell}"
+
+
+def main() -> None:
+    """Simulates and prints; a smoke run takes a few cells and suites and shows that everything can be simulated."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.coverage", description=main.__doc__)
+    parser.add_argument("--smoke", action="store_true", help="a few cells of each group, in seconds")
+    parser.add_argument("--cells", default="", metavar="WORD", help="only groups whose name holds this word")
+    given = parser.parse_args()
+    n_suites, again = (SMOKE_SUITES, 0) if given.smoke else (SUITES, AGAIN)
+    for chosen in (smoke_cells(),) if given.smoke else (cells(), cells_outside()):
+        found = list(results((cell for cell in chosen if given.cells in cell.group), n_suites, again))
+        for line in (*table(found), "", *worst_cells(found, 8), ""):
+            print(line, flush=True)
+    for line in comparison(n_suites=100 if given.smoke else 5_000, n_drawn=199 if given.smoke else 999):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
