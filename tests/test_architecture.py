@@ -12,7 +12,13 @@ from tests.projects import write_project
 
 PACKAGE = Path(oloproof_dagster.__file__).parent
 DAGSTER_FACING = {"definitions", "cli"}
-EVALUATORS_MAY_NOT_READ = {"execution", "sandbox", "loading", "replay", "evidence", "judgment"}
+RUNS_THE_SYSTEM = {"sandbox", "recipe", "worker", "worker_process", "workers", "session"}
+EVALUATORS_MAY_NOT_READ = RUNS_THE_SYSTEM | {
+    *("sandboxes", "calls", "loading", "execution", "replay", "passes", "parts", "evidence", "store", "judgment")
+}
+WALK = ("ordered", "execution", "fault", "replay", "passes", "judgment")
+PLACE = {"store", "objects", "lease", "segments", "object_store"}
+RECORDS = {"tables", "columns", "parquet", "parts", "evidence", "store", "objects", "lease", "segments", "object_store"}
 
 
 def imports(path: Path) -> set[str]:
@@ -56,9 +62,54 @@ def test_evaluators_know_records_and_never_execution(path: Path) -> None:
     assert not read & EVALUATORS_MAY_NOT_READ
 
 
+def read_by(module: str) -> set[str]:
+    """The engine's modules that a module imports."""
+    own = "oloproof_dagster."
+    return {name.removeprefix(own) for name in imports(PACKAGE / f"{module}.py") if name.startswith(own)}
+
+
+@pytest.mark.parametrize("module", WALK)
+def test_the_walk_hands_calls_over_and_never_knows_who_answers_them(module: str) -> None:
+    assert not read_by(module) & RUNS_THE_SYSTEM
+
+
+@pytest.mark.parametrize("module", ["calls", "sandboxes", "killing", *sorted(RUNS_THE_SYSTEM)])
+def test_what_runs_the_system_knows_no_table_no_key_and_no_evidence(module: str) -> None:
+    assert not read_by(module) & (RECORDS | PLACE | set(WALK))
+
+
+@pytest.mark.parametrize(
+    "module", ["system", "own_files", "loading", "calls", "sandbox", "killing", "recipe", "worker"]
+)
+def test_a_worker_process_knows_nothing_of_the_side_that_steers_it(module: str) -> None:
+    assert not read_by(module) & {"sandboxes", "worker_process", "workers", "session"}
+
+
+@pytest.mark.parametrize("module", sorted(PLACE))
+def test_the_place_of_evidence_keeps_files_and_never_knows_what_stands_in_them(module: str) -> None:
+    assert read_by(module) <= PLACE | {"errors", "parts"}
+
+
+def users(*packages: str) -> set[str]:
+    """The engine's modules that import one of these packages."""
+    return {path.stem for path in engine() if set(packages) & {name.split(".")[0] for name in imports(path)}}
+
+
 def test_only_intervals_knows_scipy_and_numpy() -> None:
-    users = {path.stem for path in engine() if {"scipy", "numpy"} & {name.split(".")[0] for name in imports(path)}}
-    assert users == {"intervals"}
+    assert users("scipy", "numpy") == {"intervals"}
+
+
+def test_only_the_outside_of_a_worker_process_knows_pebble() -> None:
+    assert users("pebble") == {"worker_process"}
+
+
+def test_only_objects_knows_fsspec() -> None:
+    assert users("fsspec") == {"objects"}
+
+
+def test_a_worker_process_loads_no_library_that_it_has_no_use_for() -> None:
+    libraries = "{'dagster', 'pandas', 'pyarrow', 'numpy', 'scipy', 'deepdiff', 'pebble', 'click', 'rich', 'filelock'}"
+    assert python(f"import sys, oloproof_dagster.worker; print({libraries} & set(sys.modules))").strip() == "set()"
 
 
 def test_the_engine_has_no_circle_of_imports() -> None:
