@@ -79,19 +79,17 @@ def smoke_cells() -> Iterator[Cell]:
 
 
 def _equal() -> Iterator[Cell]:
-    for size in (2, 3, 5, 10, 20):
-        for n_clusters in (*COUNTS, 1000):
-            for rate in RATES:
-                kinds = (Kind(size, n_clusters, rate),)
-                for correlation in (0, 0.05, 0.2, 0.5, 0.8, 1):
-                    yield Cell("equal sizes, beta-binomial", kinds, "beta-binomial", correlation)
-                for correlation in (0.05, 0.2, 0.4, 0.6, 0.8):
-                    yield Cell("equal sizes, whole clusters", kinds, "whole", correlation)
-    for size in (50, 100):
-        for n_clusters in (*COUNTS, 1000):
-            for rate in RATES:
-                for correlation in (0.1, 0.3, 0.5):
-                    yield Cell("50 or 100 verdicts each", (Kind(size, n_clusters, rate),), "whole", correlation)
+    groups: tuple[tuple[str, Model, tuple[int, ...], tuple[float, ...]], ...] = (
+        ("equal sizes, beta-binomial", "beta-binomial", (2, 3, 5, 10, 20), (0, 0.05, 0.2, 0.5, 0.8, 1)),
+        ("equal sizes, whole clusters", "whole", (2, 3, 5, 10, 20), (0.05, 0.2, 0.4, 0.6, 0.8)),
+        ("50 or 100 verdicts each, whole clusters", "whole", (50, 100), (0.1, 0.3, 0.5)),
+    )
+    for group, model, sizes, correlations in groups:
+        for size in sizes:
+            for n_clusters in (*COUNTS, 1000):
+                for rate in RATES:
+                    for correlation in correlations:
+                        yield Cell(group, (Kind(size, n_clusters, rate),), model, correlation)
 
 
 def _counts(mix: tuple[tuple[int, float], ...], n_clusters: int) -> tuple[tuple[int, int], ...]:

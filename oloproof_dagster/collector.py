@@ -15,7 +15,7 @@ def seldom_collected() -> Iterator[None]:
     before, frozen = gc.get_threshold(), gc.get_freeze_count()
     if not frozen:  # the command line has done it for the whole process
         gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(10_000, 20, 20)
     try:
         yield
     finally:

@@ -17,23 +17,30 @@ SECONDS = 1.0
 @dataclass(frozen=True, slots=True)
 class Descent:
     """How a worker process and its descendants are known: its id, which is also that of its process group and session,
-    its mark, and the pipe that it prints to."""
+    its mark, and the pipe that it prints to. `since` tells it from a later process of the same id."""
 
     leader: int
     mark: str
     pipe: int
+    since: int | None
+
+    @classmethod
+    def of(cls, leader: int, mark: str, pipe: int) -> "Descent":
+        """The descent of a process that has just begun."""
+        return cls(leader, mark, pipe, _since(leader))
 
     def kill(self) -> None:
         """Ends them all, and returns once they are gone: nothing they write comes later.
 
         Where there is no /proc, only the process group is ended.
         """
-        for send in (os.kill, os.killpg):
+        is_known_by_id = _since(self.leader) in (None, self.since)
+        for send in (os.kill, os.killpg) if is_known_by_id else ():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 send(self.leader, signal.SIGKILL)
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
-            left = tuple(self._left())
+            left = tuple(self._left(is_known_by_id))
             if not left:
                 return
             for pid in left:
@@ -41,7 +48,7 @@ class Descent:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.002)
 
-    def _left(self) -> Iterator[int]:
+    def _left(self, is_known_by_id: bool) -> Iterator[int]:
         """Those that are alive."""
         try:
             pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
@@ -49,15 +56,11 @@ class Descent:
             return
         for pid in pids:
             with contextlib.suppress(OSError):  # it ends meanwhile, or is somebody else's
-                if pid != os.getpid() and self._is_alive_in_session(pid, self.leader):
+                state, _, _, session, *_ = _stat(pid)
+                if pid == os.getpid() or state in (b"Z", b"X"):
+                    continue
+                if (is_known_by_id and int(session) == self.leader) or self._is_marked(pid) or self._prints_here(pid):
                     yield pid
-
-    def _is_alive_in_session(self, pid: int, session: int) -> bool:
-        with open(f"/proc/{pid}/stat", "rb") as stream:
-            state, _, _, its_session, *_ = stream.read().rpartition(b")")[2].split()
-        if state in (b"Z", b"X"):
-            return False
-        return int(its_session) == session or self._is_marked(pid) or self._prints_here(pid)
 
     def _is_marked(self, pid: int) -> bool:
         with open(f"/proc/{pid}/environ", "rb") as stream:
@@ -71,3 +74,17 @@ class Descent:
                     if os.readlink(each.path) == f"pipe:[{self.pipe}]":
                         return True
         return False
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What /proc says of a process from its state on."""
+    with open(f"/proc/{pid}/stat", "rb") as stream:
+        return stream.read().rpartition(b")")[2].split()
+
+
+def _since(pid: int) -> int | None:
+    """When a process began, in ticks since the machine did; None where there is no such process, or no /proc."""
+    try:
+        return int(_stat(pid)[19])
+    except OSError:
+        return None

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 from oloproof_dagster.calls import Call, Outcome
@@ -63,14 +62,17 @@ def is_far_ahead(n_open: int, sandboxes: Callable[[], Sandboxes]) -> bool:
     return n_open > AHEAD and n_open > AHEAD * sandboxes().workers
 
 
-def ask(sandboxes: Sandboxes, call: Call, retries: Retries | None, finished: Finished) -> None:
-    """Submits a call, and again while its error is one that the user declares as transient."""
+def ask(
+    sandboxes: Sandboxes, call: Call, retries: Retries | None, finished: Finished, errors: tuple[str, ...] = ()
+) -> None:
+    """Submits a call, and again while its error is one that the user declares as transient; `errors` are those of the
+    attempts before."""
 
-    def told(outcome: Outcome, errors: tuple[str, ...] = ()) -> None:
+    def told(outcome: Outcome) -> None:
         if retries is None or not outcome.transient or len(errors) == retries.max:
             finished(outcome, errors)
-            return
-        waits = replace(call, wait_s=retries.wait_s * 2 ** len(errors))
-        sandboxes.submit(waits, partial(told, errors=(*errors, outcome.error or "")))
+        else:
+            again = replace(call, wait_s=retries.wait_s * 2 ** len(errors))
+            ask(sandboxes, again, retries, finished, (*errors, outcome.error or ""))
 
     sandboxes.submit(call, told)

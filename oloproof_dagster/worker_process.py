@@ -92,7 +92,7 @@ class WorkerProcess:
             self._first: Future[Any] = self._pool.schedule(os.getpid)
         finally:
             theirs.close()
-        self._descent = Descent(self._context.pid, mark, printed.pipe)
+        self._descent = Descent.of(self._context.pid, mark, printed.pipe)
         self._first.add_done_callback(self._wake)
 
     def started(self, seconds: float = 0) -> Started | None:

@@ -217,8 +217,8 @@ class Engine:
         return counts
 
     def _pass(self, attempt: Attempt, session: Session, asked: Asked) -> Pass:
-        sandboxes = session.sandboxes
-        return Pass(self.evidence, attempt, self.identity, lambda: sandboxes(self.identity.code), asked)
+        identity = self.identity  # as it is now, whatever is edited meanwhile
+        return Pass(self.evidence, attempt, identity, lambda: session.sandboxes(identity.code), asked)
 
     def _settle(self, staged: Staged, table: str) -> None:
         self.evidence.put(staged.path, table, self.version)

@@ -1,5 +1,6 @@
 """Execution: keys and what is in them, reuse of what is recorded, and parts that survive a killed process."""
 
+import gc
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.digests import digest
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.execution import Asked, Identity, execution_key, initial_digest
@@ -448,3 +450,14 @@ def test_a_case_that_was_taken_out_leaves_no_row(tmp_path: Path) -> None:
     write_project(tmp_path, cases=[case(2)])
     assert run_again(tmp_path) == (1, 0)
     assert [row.case_id for row in Engine(tmp_path).rows("trajectories")] == ["c-002"]
+
+
+def test_what_a_call_took_is_freed_once_it_is_recorded_without_a_search_for_cycles(tmp_path: Path) -> None:
+    write_project(tmp_path, cases=[case(number) for number in range(5)])
+    gc.collect()
+    gc.disable()
+    try:
+        Engine(tmp_path).execute()
+        assert not [each for each in gc.get_objects() if isinstance(each, Call | Outcome)]
+    finally:
+        gc.enable()

@@ -81,6 +81,32 @@ def test_exact_bounds_contain_every_way_the_missing_may_have_come_out(
     assert found.upper == max(outcome.upper for outcome in outcomes)
 
 
+@given(COUNTS, LEVELS)
+def test_an_answer_to_a_missing_verdict_never_widens_the_exact_bounds(
+    counts: tuple[int, int, int], level: float
+) -> None:
+    passed, failed, missing = counts
+    assume(missing)
+    found = exact(passed, failed, missing, level)
+    for answered in (exact(passed + 1, failed, missing - 1, level), exact(passed, failed + 1, missing - 1, level)):
+        assert found.lower <= answered.lower
+        assert answered.upper <= found.upper
+
+
+@given(COUNTS, LEVELS)
+def test_exact_bounds_of_passes_and_of_failures_mirror_each_other(counts: tuple[int, int, int], level: float) -> None:
+    passed, failed, missing = counts
+    found, mirrored = exact(passed, failed, missing, level), exact(failed, passed, missing, level)
+    assert (mirrored.lower, mirrored.upper) == pytest.approx((1 - found.upper, 1 - found.lower), abs=1e-12)
+
+
+@given(COUNTS, LEVELS, LEVELS)
+def test_a_higher_level_never_narrows_the_exact_bounds(counts: tuple[int, int, int], one: float, other: float) -> None:
+    low, high = (exact(*counts, level) for level in sorted((one, other)))
+    assert high.lower <= low.lower
+    assert low.upper <= high.upper
+
+
 @pytest.mark.parametrize("n", [1, 2, 7, 12, 30])
 @pytest.mark.parametrize("level", [0.8, 0.95])
 def test_exact_bounds_miss_the_true_rate_no_more_often_than_the_level_says(n: int, level: float) -> None:
@@ -213,10 +239,32 @@ def test_a_level_next_to_nothing_still_gives_bounds() -> None:
     assert 0 < found.lower < 2 / 3 < found.upper < 1
 
 
-def test_passes_and_failures_mirror_each_other() -> None:
-    counts = [(3, 1, 0), (4, 0, 0), (2, 2, 1), (4, 0, 0), (0, 3, 0)]
-    found, mirrored = guarded(counts, 0.9), guarded([(failed, passed, lost) for passed, failed, lost in counts], 0.9)
+@given(CLUSTERS, LEVELS)
+def test_guarded_bounds_of_passes_and_of_failures_mirror_each_other(
+    counts: list[tuple[int, int, int]], level: float
+) -> None:
+    found = guarded(counts, level)
+    mirrored = guarded([(failed, passed, missing) for passed, failed, missing in counts], level)
     assert (mirrored.lower, mirrored.upper) == pytest.approx((1 - found.upper, 1 - found.lower), abs=1e-12)
+
+
+@given(CLUSTERS, LEVELS, LEVELS)
+def test_a_higher_level_never_narrows_the_guarded_bounds(
+    counts: list[tuple[int, int, int]], one: float, other: float
+) -> None:
+    low, high = (guarded(counts, level) for level in sorted((one, other)))
+    assert high.lower <= low.lower + 1e-12
+    assert low.upper <= high.upper + 1e-12
+
+
+@given(CLUSTERS, LEVELS)
+def test_guarded_bounds_hold_the_estimate_of_what_was_observed(
+    counts: list[tuple[int, int, int]], level: float
+) -> None:
+    passed, failed, _ = totals(counts)
+    assume(passed + failed)
+    found = guarded(counts, level)
+    assert found.lower <= passed / (passed + failed) <= found.upper
 
 
 def test_failures_spread_over_clusters_may_raise_the_guarded_lower_bound() -> None:

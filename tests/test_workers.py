@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from oloproof_dagster.assets.release_run import project_definitions
 from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.killing import Descent
 from oloproof_dagster.project import load_project
 from oloproof_dagster.resources import SandboxResource
 from tests.engine import AGENT, AGENT_SYSTEM, Engine, agent_case, contents
@@ -525,3 +527,15 @@ def test_workers_and_what_they_started_die_with_the_process_that_steers(tmp_path
     while left := mentioning(str(root)):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
+
+
+def test_a_later_process_that_has_the_id_of_one_that_ended_is_let_live() -> None:
+    with subprocess.Popen(["sleep", "30"], start_new_session=True) as later:
+        try:
+            of_the_later = Descent.of(later.pid, "mark", 0)
+            replace(of_the_later, since=(of_the_later.since or 0) - 1).kill()
+            assert later.poll() is None
+            of_the_later.kill()
+            assert later.wait(timeout=1) == -signal.SIGKILL
+        finally:
+            later.kill()
