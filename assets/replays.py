@@ -46,7 +46,7 @@ def replay_assets(project: Project, pool: str | None, shards: int = 1) -> list[d
         name, specs = f"{names.slug}__fault_replays", [names.spec("fault_replays", **common)]
         return [over_steps(names, name, specs, reads=READS, config=ReplayConfig, shards=shards, begin=begin)]
 
-    @names.asset("fault_replays", sandbox=True, pool=pool, **common)
+    @names.asset("fault_replays", sandbox=True, pool=pool if project.replayed else None, **common)
     def fault_replays(
         context: dg.AssetExecutionContext,
         config: ReplayConfig,

@@ -22,6 +22,7 @@ from oloproof_dagster.passes import shard_of
 from oloproof_dagster.progress import current_progress
 from oloproof_dagster.resources.steps import StepValues
 from oloproof_dagster.sandboxes import Sandboxes
+from oloproof_dagster.session import Session
 
 INDEX = "OLOPROOF_SHARD_INDEX"
 """The environment variable that tells the system which shard it works for, from 0."""
@@ -158,9 +159,11 @@ def over_steps(
     )
     def shard(context: dg.AssetExecutionContext, part: Any, **given: Any) -> dg.Output[Any]:
         work, mine = begin(context, given), Part.model_validate(part)
-        if not work.stage.session.loaded:
-            work.require()
-        with work.stage.evidence.held(work.stage.version, shard=mine.index), _told_to_the_system(mine.index):
+        work.require()
+        with (
+            work.stage.evidence.held(work.stage.version, shard=mine.index),
+            _told_to_the_system(work.stage.session, mine.index),
+        ):
             share = work.share(mine, _in_force(work, mine.plan), _progress_of(mine))
         return dg.Output(share.model_dump(mode="json"), metadata={"made": share.made, "seconds": share.seconds})
 
@@ -244,10 +247,11 @@ def _progress_of(part: Part) -> Progress:
 
 
 @contextmanager
-def _told_to_the_system(index: int) -> Iterator[None]:
-    """Names the shard in the environment that the system is loaded in."""
+def _told_to_the_system(session: Session, index: int) -> Iterator[None]:
+    """Names the shard in the environment that the system is loaded in; one that was loaded before does not know it."""
     os.environ[INDEX] = str(index)
     try:
+        session.load_again()
         yield
     finally:
         del os.environ[INDEX]

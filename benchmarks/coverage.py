@@ -26,7 +26,7 @@ SMOKE_SUITES = 5_000
 AGAIN = 200_000
 CLOSE, NOTED, LIMIT = 1.1, 1.2, 1.32
 """Errors over the promised one: simulated again; counted; a defect. Where 0.025 is promised 0.0275, 0.030, 0.033."""
-COLUMNS = ("cells", "promised", "worst lower", "worst upper", "over 1.2", "over 1.32", "mean width", "no guard")
+COLUMNS = ("simulated suites", "cells", "promised", "lower", "upper", "over 1.2", "over 1.32", "width", "no guard")
 CHECKED = 10
 """Suites of each cell whose bounds are also computed by the product, one by one."""
 
@@ -47,11 +47,6 @@ class Found:
     def worst(self) -> float:
         """The larger one-sided error over the promised one."""
         return max(self.lower, self.upper) / self.cell.promised
-
-    @property
-    def plain_worst(self) -> float:
-        """The same without the guard."""
-        return max(self.plain_lower, self.plain_upper) / self.cell.promised
 
 
 def simulate(cell: Cell, n_suites: int, *seed: int) -> Found:
@@ -77,39 +72,36 @@ def simulate(cell: Cell, n_suites: int, *seed: int) -> Found:
     return Found(cell, *(float(each) for each in sums / max(1, n_shown)))
 
 
-def results(chosen: Iterable[Cell], n_suites: int, again: int) -> Iterator[Found]:
-    """Every cell simulated; those near the promised error, and the worst of each group, with `again` suites."""
-    for _, group in groupby(enumerate(chosen), key=lambda numbered: numbered[1].group):
+def groups(grid: Iterable[Cell], word: str, n_suites: int, again: int) -> Iterator[list[Found]]:
+    """The groups whose name holds `word`, simulated; cells near the promised error, and the worst, with more suites.
+
+    A cell's random numbers follow from its place in the grid, whatever else is simulated.
+    """
+    chosen = ((number, cell) for number, cell in enumerate(grid) if word in cell.group)
+    for _, group in groupby(chosen, key=lambda numbered: numbered[1].group):
         found = {number: simulate(cell, n_suites, number, 1) for number, cell in group}
         worst = max(found, key=lambda number: found[number].worst)
-        for number, each in found.items():
-            near = each.worst > CLOSE or number == worst
-            yield simulate(each.cell, again, number, 2) if near and again > n_suites else each
+        near = {number for number, each in found.items() if each.worst > CLOSE} | {worst}
+        for number in near if again > n_suites else ():
+            found[number] = simulate(found[number].cell, again, number, 2)
+        yield list(found.values())
 
 
-def table(found: Iterable[Found]) -> Iterator[str]:
-    """A Markdown table, one row for each group."""
-    yield f"| simulated suites | {' | '.join(COLUMNS)} |"
-    yield "| --- " * (1 + len(COLUMNS)) + "|"
-    for name, group in groupby(found, key=lambda each: each.cell.group):
-        rows = list(group)
-        figures = (
-            f"{len(rows):,}",
-            f"{rows[0].cell.promised:g}",
-            f"{max(each.lower for each in rows):.3f}",
-            f"{max(each.upper for each in rows):.3f}",
-            f"{sum(each.worst > NOTED for each in rows)}",
-            f"{sum(each.worst > LIMIT for each in rows)}",
-            f"{np.mean([each.width for each in rows]):.3f}",
-            f"{max(each.plain_worst for each in rows) * rows[0].cell.promised:.3f}",
-        )
-        yield f"| {name} | {' | '.join(figures)} |"
-
-
-def worst_cells(found: Iterable[Found], n_cells: int) -> Iterator[str]:
-    """The worst cells, a line each."""
-    for each in sorted(found, key=lambda each: -each.worst)[:n_cells]:
-        yield f"{each.lower:.4f} {each.upper:.4f}  {each.cell.group}: {each.cell}"
+def row(found: list[Found]) -> str:
+    """A group as a row of the Markdown table."""
+    promised = found[0].cell.promised
+    figures = (
+        found[0].cell.group,
+        f"{len(found):,}",
+        f"{promised:g}",
+        f"{max(each.lower for each in found):.3f}",
+        f"{max(each.upper for each in found):.3f}",
+        f"{sum(each.worst > NOTED for each in found)}",
+        f"{sum(each.worst > LIMIT for each in found)}",
+        f"{np.mean([each.width for each in found]):.3f}",
+        f"{max(max(each.plain_lower, each.plain_upper) for each in found):.3f}",
+    )
+    return f"| {' | '.join(figures)} |"
 
 
 def main() -> None:
@@ -119,12 +111,19 @@ def main() -> None:
     parser.add_argument("--cells", default="", metavar="WORD", help="only groups whose name holds this word")
     given = parser.parse_args()
     n_suites, again = (SMOKE_SUITES, 0) if given.smoke else (SUITES, AGAIN)
-    for chosen in (smoke_cells(),) if given.smoke else (cells(), cells_outside()):
-        found = list(results((cell for cell in chosen if given.cells in cell.group), n_suites, again))
-        for line in (*table(found), "", *worst_cells(found, 8), ""):
+    for grid in (smoke_cells(),) if given.smoke else (cells(), cells_outside()):
+        print(f"| {' | '.join(COLUMNS)} |\n{'| --- ' * len(COLUMNS)}|")
+        seen: list[Found] = []
+        for found in groups(grid, given.cells, n_suites, again):
+            print(row(found), flush=True)
+            seen += found
+        print("\nThe worst cells, lower and upper error:")
+        for each in sorted(seen, key=lambda each: -each.worst)[:8]:
+            print(f"{each.lower:.4f} {each.upper:.4f}  {each.cell.group}: {each.cell}")
+        print()
+    if given.cells in "bootstrap":
+        for line in comparison(n_suites=50 if given.smoke else 5_000, n_drawn=199 if given.smoke else 999):
             print(line, flush=True)
-    for line in comparison(n_suites=100 if given.smoke else 5_000, n_drawn=199 if given.smoke else 999):
-        print(line, flush=True)
 
 
 if __name__ == "__main__":

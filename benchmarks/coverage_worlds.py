@@ -6,6 +6,7 @@ cell is case-weighted: expected passes over expected verdicts.
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -65,13 +66,17 @@ class Cell:
     @property
     def within_validated_range(self) -> bool:
         """Whether the product gives bounds to clusters of these sizes."""
-        return Clusters.of(
-            (kind.size, 0, 0) for kind in self.kinds for _ in range(round(kind.count))
-        ).within_validated_range
+        return within_validated_range(tuple((kind.size, round(kind.count)) for kind in self.kinds))
 
     def __str__(self) -> str:
         kinds = " + ".join(f"{kind.count:g} of {kind.size} passing {kind.rate:g}" for kind in self.kinds)
         return f"{kinds}, {self.model} {self.correlation:g}"
+
+
+@cache
+def within_validated_range(sizes: tuple[tuple[int, int], ...]) -> bool:
+    """Whether the product gives bounds to clusters given as (size, how many)."""
+    return Clusters.of((size, 0, 0) for size, count in sizes for _ in range(count)).within_validated_range
 
 
 def passes(size: int, rate: float, model: Model, correlation: float) -> Array:

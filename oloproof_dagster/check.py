@@ -15,6 +15,7 @@ from oloproof_dagster.labels import validities
 from oloproof_dagster.loading import System, load_system
 from oloproof_dagster.preflight import check_files, readable_by_all
 from oloproof_dagster.project import Project
+from oloproof_dagster.runs import evidence_of
 from oloproof_dagster.session import Session
 from oloproof_dagster.trajectory import from_text
 from oloproof_dagster.transforms import SuiteCount, expand
@@ -55,6 +56,9 @@ def check_project(project: Project) -> Iterator[Finding]:
             else Finding("note", validity.advice)
         )
     system = load_system(project)
+    if project.suite.store is not None:
+        evidence_of(project).versions()
+        yield Finding("ok", f"{project.suite.store} can be read")
     yield Finding("ok", f"{project.suite.system.callable} is loaded")
     yield from _one_case(project, system)
 

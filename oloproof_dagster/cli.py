@@ -3,6 +3,7 @@
 Dagster, pandas and the engine are imported inside the commands, so that `--help` is instant.
 """
 
+import contextlib
 import gc
 import os
 import sys
@@ -67,7 +68,7 @@ def run(
         with with_workers(workers):
             made = materialize(project, instance, version=version, fresh=fresh, retry_errors=retry_errors)
     for warning in made.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        tell(f"warning: {warning}")
     if made.failure is not None:
         raise made.failure
     if project.policy is not None and "gate" not in made.metadata:
@@ -76,7 +77,7 @@ def run(
     document = release_run(finished, made.cache())
     told = errors_told(finished, retried=retry_errors)
     if told:
-        click.echo(f"warning: {told}", err=True)
+        tell(f"warning: {told}")
     if as_json:
         print_json(document)
     else:
@@ -106,7 +107,7 @@ def inspect(project: "Project", version: str | None, case_id: str | None, failur
     recorded = load_run(project, version)
     unfinished = recorded.unfinished()
     if unfinished:
-        click.echo(f"warning: {unfinished}", err=True)
+        tell(f"warning: {unfinished}")
     found = recorded.trials_of(case_id) if case_id else case_panels(recorded.table, failures=failures)
     if as_json:
         print_json(panels(recorded, found))
@@ -114,7 +115,7 @@ def inspect(project: "Project", version: str | None, case_id: str | None, failur
         for panel in found:
             print_panel(printer(), panel)
     else:
-        print_overview(printer(), list(found))
+        print_overview(printer(), found)
     return 0
 
 
@@ -317,22 +318,29 @@ def program() -> None:
             gc.freeze()
 
 
+def tell(line: str) -> None:
+    """Says a line on stderr; where that cannot be written (a full disk), the exit code has to do."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(line, err=True)
+
+
 def main() -> None:
     """Runs the command line and exits with its code; a user's mistake is one line on stderr."""
     debug = "--debug" in sys.argv
     try:
         code = cli(standalone_mode=False, prog_name="oloproof")
     except click.ClickException as error:
-        error.show()
         code = USAGE
+        with contextlib.suppress(OSError, ValueError):
+            error.show()
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; what was finished is kept, run again to go on", err=True)
         code = INTERRUPTED
+        tell("interrupted; what was finished is kept, run again to go on")
     except OloproofError as error:
         if debug:
             raise
-        click.echo(f"oloproof: {error}", err=True)
         code = USAGE
+        tell(f"oloproof: {error}")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of our output has gone; nothing more to say
         code = BROKEN_PIPE
@@ -340,8 +348,8 @@ def main() -> None:
         if debug:
             raise
         first = str(error).splitlines()[0] if str(error) else ""
-        click.echo(f"oloproof: internal error: {type(error).__name__}: {first} (--debug shows more)", err=True)
         code = CRASH
+        tell(f"oloproof: internal error: {type(error).__name__}: {first} (--debug shows more)")
     sys.exit(code if isinstance(code, int) else 0)
 
 

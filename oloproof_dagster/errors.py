@@ -65,6 +65,15 @@ def writing_to(place: object) -> Iterator[None]:
         raise EvidenceError(f"cannot write evidence to {place}: {error.strerror or error}") from None
 
 
+@contextmanager
+def reading_from(place: object) -> Iterator[None]:
+    """Says where evidence could not be read, and why."""
+    try:
+        yield
+    except OSError as error:
+        raise EvidenceError(f"cannot read evidence at {place}: {error.strerror or error}") from None
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'x'?` with the known word that is nearest, or nothing where none is near."""
     near = difflib.get_close_matches(word[:200], list(known), n=1)

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -184,9 +184,12 @@ class Evidence:
         name = f"{folder}/{ATTEMPT}"
         data = self.store.read(name)
         try:
-            return None if data is None else Attempt(**json.loads(data))
+            attempt = None if data is None else Attempt(**json.loads(data))
         except (ValueError, TypeError) as error:
             raise EvidenceError(f"{self.store.path(name)} cannot be read: {error}") from None
+        if attempt is not None and [type(each) for each in astuple(attempt)] != [str, int, bool]:
+            raise EvidenceError(f"{self.store.path(name)} was not written by Oloproof")
+        return attempt
 
     @staticmethod
     def _name(table: str, version: str, attempt: int | None = None) -> str:

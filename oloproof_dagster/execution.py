@@ -15,7 +15,7 @@ from oloproof_dagster.parquet import Index
 from oloproof_dagster.parts import Parts
 from oloproof_dagster.sandboxes import Sandboxes, ask, is_far_ahead
 from oloproof_dagster.suite import Retries
-from oloproof_dagster.tables import ExecutionRow, JSONText, StateRow, SuiteRow
+from oloproof_dagster.tables import EXECUTIONS, STATES, ExecutionRow, JSONText, StateRow, SuiteRow
 
 ENGINE_VERSION = "2"
 
@@ -81,6 +81,8 @@ class Asked:
 
 
 Executed = tuple[ExecutionRow, StateRow]
+N_FIELDS = 10
+"""Of a part: what stands in both rows, once, and what stands in either, without the key."""
 
 
 class Recorded:
@@ -92,16 +94,16 @@ class Recorded:
     def get(self, key: str) -> Executed | None:
         """The rows recorded under a key."""
         part = self._parts.get(key)
-        if part is not None:
+        if part is not None and len(part) == N_FIELDS:
             case_id, trial, initial, state, *rest = part
-            return (
-                ExecutionRow(case_id, trial, key, *rest),
-                StateRow(case_id, trial, key, initial, state),
-            )
+            execution = EXECUTIONS.row_of([case_id, trial, key, *rest])
+            left = STATES.row_of([case_id, trial, key, initial, state])
+            if execution is not None and left is not None:  # else it is as good as not recorded
+                return execution, left
         # Both tables or neither: a kill between the two replacements must not pair new with old.
-        execution = self._executions.get(key)
-        state_row = self._states.get(key) if execution is not None else None
-        return None if execution is None or state_row is None else (execution, state_row)
+        former = self._executions.get(key)
+        state_row = self._states.get(key) if former is not None else None
+        return None if former is None or state_row is None else (former, state_row)
 
     def keep(self, execution: ExecutionRow, state: StateRow) -> None:
         """Records an execution before anything is made of it."""
@@ -142,6 +144,8 @@ def execute(
         for trial in range(asked.trials):
             key = execution_key(identity, case, trial)
             place, found = rows.place(), recorded.get(key)
+            if found is not None and (found[0].case_id, found[0].trial) != (case.case_id, trial):
+                found = None  # a line that was tampered with
             if found is not None and not (asked.retry_errors and found[0].status != "ok"):
                 counts.hit += 1
                 counts.errors += found[0].status != "ok"

@@ -29,51 +29,58 @@ class Descent:
         """The descent of a process that has just begun."""
         return cls(leader, mark, pipe, _since(leader))
 
-    def kill(self) -> None:
-        """Ends them all, and returns once they are gone: nothing they write comes later.
 
-        Where there is no /proc, only the process group is ended.
-        """
-        is_known_by_id = _since(self.leader) in (None, self.since)
-        for send in (os.kill, os.killpg) if is_known_by_id else ():
+def kill(*descents: Descent) -> None:
+    """Ends all of them, and returns once they are gone: nothing they write comes later.
+
+    Where there is no /proc, only the process groups are ended.
+    """
+    by_id = {each.leader for each in descents if _since(each.leader) in (None, each.since)}
+    for leader in by_id:
+        for send in (os.kill, os.killpg):
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                send(self.leader, signal.SIGKILL)
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
-            left = tuple(self._left(is_known_by_id))
-            if not left:
-                return
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.002)
-
-    def _left(self, is_known_by_id: bool) -> Iterator[int]:
-        """Those that are alive."""
-        try:
-            pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-        except OSError:
+                send(leader, signal.SIGKILL)
+    marks = {f"{MARK}={each.mark}".encode() for each in descents}
+    pipes = {f"pipe:[{each.pipe}]" for each in descents}
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        left = tuple(_alive(by_id, marks, pipes))
+        if not left:
             return
-        for pid in pids:
-            with contextlib.suppress(OSError):  # it ends meanwhile, or is somebody else's
-                state, _, _, session, *_ = _stat(pid)
-                if pid == os.getpid() or state in (b"Z", b"X"):
-                    continue
-                if (is_known_by_id and int(session) == self.leader) or self._is_marked(pid) or self._prints_here(pid):
-                    yield pid
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.002)
 
-    def _is_marked(self, pid: int) -> bool:
-        with open(f"/proc/{pid}/environ", "rb") as stream:
-            return f"{MARK}={self.mark}".encode() in stream.read().split(b"\0")
 
-    def _prints_here(self, pid: int) -> bool:
-        """Whether it holds the worker's pipe: a fork has the environment of its first ancestor, but it has the pipe."""
-        with os.scandir(f"/proc/{pid}/fd") as descriptors:
-            for each in descriptors:
-                with contextlib.suppress(OSError):
-                    if os.readlink(each.path) == f"pipe:[{self.pipe}]":
-                        return True
-        return False
+def _alive(sessions: set[int], marks: set[bytes], pipes: set[str]) -> Iterator[int]:
+    """The processes that are in one of these sessions, bear one of these marks, or hold one of these pipes."""
+    try:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return
+    for pid in pids:
+        with contextlib.suppress(OSError):  # it ends meanwhile, or is somebody else's
+            state, _, _, session, *_ = _stat(pid)
+            if pid == os.getpid() or state in (b"Z", b"X"):
+                continue
+            if int(session) in sessions or _bears(pid, marks) or _holds(pid, pipes):
+                yield pid
+
+
+def _bears(pid: int, marks: set[bytes]) -> bool:
+    with open(f"/proc/{pid}/environ", "rb") as stream:
+        return not marks.isdisjoint(stream.read().split(b"\0"))
+
+
+def _holds(pid: int, pipes: set[str]) -> bool:
+    """A fork has the environment of its first ancestor, which bears no mark; but it has the pipe."""
+    with os.scandir(f"/proc/{pid}/fd") as descriptors:
+        for each in descriptors:
+            with contextlib.suppress(OSError):
+                if os.readlink(each.path) in pipes:
+                    return True
+    return False
 
 
 def _stat(pid: int) -> list[bytes]:

@@ -16,6 +16,8 @@ from oloproof_dagster.digests import digest
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project import Project
 
+LONGEST_MESSAGE = 2000
+
 
 @dataclass(frozen=True)
 class OwnFiles:
@@ -85,20 +87,30 @@ class OwnFiles:
         return tuple(sorted(self._short(str(path)) for path in found if not is_installed(path, self.root)))
 
     def describe(self, error: BaseException) -> str:
-        """An exception in one line: its type, its message, and the last frames in the user's own files."""
+        """An exception in one line: its type, its message, and the last frames in the user's own files.
+
+        Never raises, whatever the exception is made of.
+        """
+        try:
+            return self._described(error)
+        except BaseException:
+            return f"{type(error).__name__}: (it cannot be shown)"
+
+    def _described(self, error: BaseException) -> str:
         try:
             message = str(error)
-        except Exception:
+        except BaseException:
             message = "(its message cannot be shown)"
         if isinstance(error, SyntaxError) and error.filename and error.lineno:
-            return f"{type(error).__name__}: {error.msg} ({self._short(error.filename)}:{error.lineno})"
+            told = str(error.msg)[:LONGEST_MESSAGE]
+            return f"{type(error).__name__}: {told} ({self._short(error.filename)}:{error.lineno})"
         frames = [
             f"{self._short(frame.filename)}:{frame.lineno} in {frame.name}"
             for frame in traceback.extract_tb(error.__traceback__)
             if self._is_own(frame.filename)
         ]
         where = f" ({', '.join(frames[-3:])})" if frames else ""
-        return f"{type(error).__name__}{': ' if message else ''}{message[:2000]}{where}"
+        return f"{type(error).__name__}{': ' if message else ''}{message[:LONGEST_MESSAGE]}{where}"
 
     def _is_own(self, filename: str) -> bool:
         path = Path(filename)

@@ -1,5 +1,7 @@
 """The case panel in the terminal: input and output, verdicts, compared paths, recording and replay side by side."""
 
+from collections.abc import Iterable
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,30 +16,36 @@ from oloproof_dagster.trajectory import AgentStep, from_text
 MEANINGS = {reason.value: reason.meaning for reason in VerdictReason}
 
 
-def print_overview(console: Console, panels: list[CasePanel]) -> None:
-    """A row a case that has something to look at; the rest is counted."""
+def print_overview(console: Console, panels: Iterable[CasePanel]) -> None:
+    """A row a case and trial that has something to look at; the rest is counted."""
     rows = table("case", "execution", "failed", "missing")
-    n_quiet = 0
+    n_quiet, n_panels, what = 0, 0, "cases"
     for panel in panels:
+        n_panels += 1
+        what = "executions" if panel.n_trials > 1 else "cases"
         failed = [row.criterion for row in panel.verdicts if row.status == "failed"]
         missing = [row.criterion for row in panel.verdicts if row.status == "missing"]
         if panel.verdicts and not failed and not missing:
             n_quiet += 1
             continue
         status = panel.execution.status if panel.execution else "not recorded"
-        rows.add_row(
-            plain(panel.case.case_id), status, Text(", ".join(failed), "red"), Text(", ".join(missing), "yellow")
-        )
-    if n_quiet < len(panels):
+        rows.add_row(_name(panel), status, Text(", ".join(failed), "red"), Text(", ".join(missing), "yellow"))
+    if n_quiet < n_panels:
         console.print(rows)
-    console.print(f"{n_quiet} of {len(panels)} cases have no failed and no missing verdict.")
+    console.print(f"{n_quiet} of {n_panels} {what} have no failed and no missing verdict.")
     console.print("`oloproof inspect --case ID` shows one case, `--failures` every failing one.", style="dim")
 
 
+def _name(panel: CasePanel) -> Text:
+    """A case's id, and its trial where there is more than one."""
+    trial = f"  trial {panel.trial}" if panel.n_trials > 1 else ""
+    return Text.assemble(plain(panel.case.case_id), (trial, "dim"))
+
+
 def print_panel(console: Console, panel: CasePanel) -> None:
-    """One case, whole."""
+    """One case and trial, whole."""
     case, execution = panel.case, panel.execution
-    console.rule(plain(case.case_id), align="left")
+    console.rule(_name(panel), align="left")
     if panel.source is not None:
         console.print(Text.assemble(("source    ", "dim"), plain(panel.source.case_id)))
         console.print(Text.assemble(("          ", "dim"), shown(parse_canonical(panel.source.input), 1000)))
@@ -57,6 +65,8 @@ def print_panel(console: Console, panel: CasePanel) -> None:
         )
         if execution.error:
             console.print(Text.assemble(("          ", "dim"), plain(execution.error)))
+        for error in parse_canonical(execution.retried) if execution.retried else ():
+            console.print(Text.assemble(("retried   ", "dim"), plain(error)))
         if execution.output is not None:
             console.print(Text.assemble(("output    ", "dim"), shown(parse_canonical(execution.output), 1000)))
         if execution.trajectory is not None:

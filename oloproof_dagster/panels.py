@@ -22,6 +22,7 @@ class CasePanel:
 
     case: SuiteRow
     trial: int
+    n_trials: int
     source: SuiteRow | None
     execution: ExecutionRow | None
     state: StateRow | None
@@ -94,6 +95,7 @@ def case_panels(find: FindTable, *, ids: set[str] | None = None, failures: bool 
                 yield CasePanel(
                     case=case,
                     trial=trial,
+                    n_trials=trials,
                     source=source if case.source_case else None,
                     execution=execution,
                     state=states.get(key),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from oloproof_dagster.digests import dump
-from oloproof_dagster.errors import EvidenceError, writing_to
+from oloproof_dagster.errors import EvidenceError, reading_from, writing_to
 
 
 class Parts:
@@ -25,7 +25,9 @@ class Parts:
         self._readers: dict[int, Any] = {}
         self._writer: Any = None
         for path in sorted(folder.glob("*.jsonl")):
-            self._index(path)
+            if path.is_file():
+                with reading_from(path):
+                    self._index(path)
 
     def __contains__(self, key: str) -> bool:
         return key in self._where

@@ -20,7 +20,7 @@ class VerdictReason(_Reason):
     """Why a verdict is missing, not applicable, or (fault replays) passed or failed."""
 
     METAMORPHIC_COPY = "metamorphic_copy", "a derived case is compared with its source and not counted again"
-    EXECUTION_ERROR = "execution_error", "the system raised, or left something that is not JSON"
+    EXECUTION_ERROR = "execution_error", "the system raised, left something that is not JSON, or ended its process"
     EXECUTION_TIMEOUT = "execution_timeout", "the system did not finish in time"
     SYSTEM_VERSION_NOT_LOADED = (
         "system_version_not_loaded",

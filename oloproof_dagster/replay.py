@@ -53,7 +53,8 @@ class Recorded:
     def get(self, key: str) -> ReplayRow | None:
         """The row recorded under a key."""
         part = self._parts.get(key)
-        return self._former.get(key) if part is None else ReplayRow(*part)
+        row = None if part is None else REPLAYS.row_of(part)
+        return self._former.get(key) if row is None else row
 
     def keep(self, row: ReplayRow) -> None:
         """Records a replay before anything is made of it."""

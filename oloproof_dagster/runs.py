@@ -62,9 +62,9 @@ class Run:
         if attempt is not None and not attempt.complete:
             with self.evidence.parts(attempt, "executions") as parts:
                 n_executed = max(n_executed, len(parts))
-        n_cases = len(self.table("transformed_cases"))
+        n_asked = len(self.table("transformed_cases")) * self.project.suite.trials
         return (
-            f"the run of version {self.version!r} did not finish: {n_executed} of {n_cases} cases are executed and no"
+            f"the run of version {self.version!r} did not finish: {n_executed} of {n_asked} executions are made and no"
             " verdict is reached; `oloproof run` goes on"
         )
 
@@ -113,10 +113,10 @@ def errors_told(run: Run, *, retried: bool) -> str | None:
     first = ""
     for what, name in (("executions", "trajectories"), ("replays", "fault_replays")):
         table = run.table(name)
-        errors = [error for (error,) in table.columns("error") if error]
+        errors = [(case_id, error) for case_id, error in table.columns("case_id", "error") if error]
         if errors:
             parts.append(f"{len(errors)} of {len(table)} {what} ended in an error")
-            first = first or errors[0]
+            first = first or "case {!r}: {}".format(*errors[0])
     if not parts:
         return None
     again = "" if retried else "; recorded errors are used again, `oloproof run --retry-errors` repeats them"

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from oloproof_dagster.calls import Call, Outcome, ReplayOf
@@ -84,8 +85,9 @@ class Sandbox:
             task.cancel()
         if left:
             loop.run_until_complete(asyncio.wait(left, timeout=GRACE_SECONDS))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.close()
+        if all(task.done() for task in left):  # one that refuses to end would spin on a closed loop
+            loop.run_until_complete(loop.shutdown_asyncgens())
+            loop.close()
 
     def _keeps_state(self, call: Call) -> bool:
         return self._system.reset is not None and call.initial_state is not None
@@ -113,21 +115,25 @@ class Sandbox:
         # Read from their texts: what the system mutates is its own, and the next replay starts from the same recording.
         given = from_text(asked.recording)
         start_from = AgentCheckpoint.model_validate(parse_canonical(asked.checkpoint))
-        returned = self._guarded("", lambda: replay(given, checkpoint=start_from, change=asked.change))
+        returned = self._guarded("", lambda: replay(given, checkpoint=start_from, change=replace(asked.change)))
         try:
             return recorded_text(returned)
         except MalformedTrajectory as error:
             raise _Failed(f"malformed_trajectory: {error}") from None
-        except Exception as error:  # as in _copied
-            raise _Failed(f"malformed_trajectory: {self._system.own_files.describe(error)}") from None
+        except BaseException as error:  # as in _copied
+            raise self._left_by("malformed_trajectory: ", error) from None
 
     def _copied(self, what: str, value: Any) -> str:
         try:
             return canonical_json(value)
         except NotJSON as error:
             raise _Failed(f"{what}: {error}") from None
-        except Exception as error:  # an object of the system's own that raises when it is read
-            raise _Failed(f"{what}: {self._system.own_files.describe(error)}") from None
+        except BaseException as error:  # an object of the system's own that raises when it is read
+            raise self._left_by(f"{what}: ", error) from None
+
+    def _left_by(self, phase: str, error: BaseException) -> BaseException:
+        """What an exception of foreign code is: the run's end where somebody wishes that, else the case's error."""
+        return error if INTERRUPTS.end_the_run(error) else _Failed(f"{phase}{self._system.own_files.describe(error)}")
 
     def _guarded(self, phase: str, function: Callable[[], Any]) -> Any:
         """The one place where the system is called; awaits what it returns where that is awaitable."""

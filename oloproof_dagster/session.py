@@ -111,6 +111,11 @@ class Session:
         self._in_this_process = InThisProcess(Sandbox(self._system, self._retry_on))
         return self._in_this_process
 
+    def load_again(self) -> None:
+        """Lets go of what was loaded: the environment has changed that the system is to be loaded in."""
+        self.close()
+        self._workers = self._in_this_process = self._system = self._loaded_code = None
+
     def close(self) -> None:
         """Ends the sandboxes."""
         for each in (self._workers, self._in_this_process):

@@ -147,7 +147,7 @@ class Interrupts:
             return False
         if isinstance(error, KeyboardInterrupt):
             return self._noticed or not self._watching
-        return type(error).__module__.partition(".")[0] == "dagster"
+        return type(error).__name__ == "DagsterExecutionInterruptedError"
 
     def insist(self) -> None:
         """Raises KeyboardInterrupt where a person wished to stop and foreign code made something else of it."""

@@ -6,6 +6,7 @@ states, outputs, recordings) are canonical text: 1, 1.0 and true, {} and null su
 
 import dataclasses
 import types
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -210,6 +211,13 @@ def _field(name: str, annotation: Any) -> pa.Field:
     return pa.field(name, _ARROW[kinds[0]], nullable=len(kinds) < len(options))
 
 
+def _kind(annotation: Any) -> tuple[type, bool]:
+    """A column's Python type, and whether it may be null."""
+    options = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else (annotation,)
+    kinds = [str if option is JSONText else option for option in options if option is not type(None)]
+    return kinds[0], len(kinds) < len(options)
+
+
 class Table(Generic[Row]):
     """A table's name, row type and schema. `volatile` columns (durations) are left out of the content digest;
     `optional` ones may be absent from a file and are null then."""
@@ -220,7 +228,17 @@ class Table(Generic[Row]):
         self.columns = tuple(field.name for field in dataclasses.fields(row))  # type: ignore[arg-type]
         self.schema = pa.schema([_field(column, hints[column]) for column in self.columns])
         self.optional = frozenset(field.name for field in dataclasses.fields(row) if field.default is None)  # type: ignore[arg-type]
+        self._kinds = tuple(_kind(hints[column]) for column in self.columns)
         self.content = tuple(column for column in self.columns if column not in volatile)
+
+    def row_of(self, values: Sequence[Any]) -> Row | None:
+        """The row of these values, read from somewhere else than a table; None where they do not fit the columns."""
+        if len(values) != len(self._kinds):
+            return None
+        for value, (kind, nullable) in zip(values, self._kinds, strict=True):
+            if not (nullable if value is None else type(value) is kind or (kind is float and type(value) is int)):
+                return None
+        return self.row(*values)
 
 
 CASES = Table("cases", CaseRow, key=("case_id",))

@@ -22,7 +22,7 @@ import pebble
 from oloproof_dagster import worker
 from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.killing import Descent
+from oloproof_dagster.killing import Descent, kill
 from oloproof_dagster.recipe import Packed
 from oloproof_dagster.worker import Place, Started
 
@@ -30,7 +30,7 @@ SECONDS_TO_DIE = 0.2
 """What a worker is left between SIGTERM and SIGKILL at its time limit."""
 
 SECONDS_TO_LET_GO = 2.0
-"""How long pebble's threads are waited for once their process is dead; they hold nothing that is needed again."""
+"""How long threads are waited for once their process is dead; they hold nothing that is needed again."""
 
 FORWARDED_BYTES = 1 << 20
 CUT = b"\n... the rest of what this sandbox's system prints is left out\n"
@@ -50,10 +50,10 @@ class Printed:
         """By which the system knows the pipe."""
         return os.fstat(self.write.fileno()).st_ino
 
-    def close(self) -> None:
-        """Ends the forwarding once all is passed on."""
+    def close(self) -> threading.Thread:
+        """Ends the forwarding; gives its thread, which ends once all is passed on."""
         self.write.close()
-        self._thread.join(SECONDS_TO_LET_GO)
+        return self._thread
 
     def _forward(self) -> None:
         left, is_cut = FORWARDED_BYTES, False
@@ -94,6 +94,11 @@ class WorkerProcess:
             theirs.close()
         self._descent = Descent.of(self._context.pid, mark, printed.pipe)
         self._first.add_done_callback(self._wake)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it was heard to have loaded the system."""
+        return self._started is not None
 
     def started(self, seconds: float = 0) -> Started | None:
         """What it says of itself once it has loaded the system, waited for so long; None before.
@@ -155,15 +160,6 @@ class WorkerProcess:
         """Lets it close its sandbox in good order, within so many seconds."""
         return self._schedule(worker.end, timeout=seconds)
 
-    def end(self) -> None:
-        """Ends it and all that it has started; what it was in the middle of is lost."""
-        self._pool.stop()  # type: ignore[no-untyped-call]
-        self._descent.kill()
-        letting_go = threading.Thread(target=self._let_go, name="oloproof-ending", daemon=True)
-        letting_go.start()
-        letting_go.join(SECONDS_TO_LET_GO)
-        self._steering.close()
-
     def _schedule(self, function: Callable[..., Left], *given: Any, timeout: float | None) -> "Future[Left]":
         try:
             return self._pool.schedule(function, args=given, timeout=timeout)
@@ -179,6 +175,22 @@ class WorkerProcess:
 
     def _wake(self, _: Any) -> None:
         self._woken()
+
+    @staticmethod
+    def end(*processes: "WorkerProcess") -> list[threading.Thread]:
+        """Ends them with all that they have started; what they were in the middle of is lost.
+
+        Gives the threads that let go of what this process holds of them.
+        """
+        for each in processes:
+            each._pool.stop()  # type: ignore[no-untyped-call]
+        kill(*(each._descent for each in processes))
+        threads = []
+        for each in processes:
+            each._steering.close()
+            threads.append(threading.Thread(target=each._let_go, name="oloproof-ending", daemon=True))
+            threads[-1].start()
+        return threads
 
 
 class _Process(ForkServerProcess):

@@ -6,9 +6,10 @@ This is the side that steers them: which calls go to which of them, and what has
 
 import contextlib
 import queue
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
@@ -18,7 +19,7 @@ from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.recipe import Packed, Recipe
 from oloproof_dagster.sandboxes import Done
 from oloproof_dagster.worker import Started
-from oloproof_dagster.worker_process import Printed, WorkerProcess
+from oloproof_dagster.worker_process import SECONDS_TO_LET_GO, Printed, WorkerProcess
 
 AT_HAND = 2
 """How many calls a worker has: the one that it answers and the next, so that it never waits for this process."""
@@ -42,6 +43,7 @@ class WorkerProcesses:
         self._woken = queue.SimpleQueue[None]()
         self._lanes = [_Lane(packed, index, timeout_s, lambda: self._woken.put(None)) for index in range(workers)]
         self._of_cluster: dict[str, _Lane] = {}
+        self._undealt = deque[tuple[Call, Done]]()
 
     @property
     def workers(self) -> int:
@@ -61,9 +63,11 @@ class WorkerProcesses:
 
     def submit(self, call: Call, done: Done) -> None:
         lane = self._of_cluster.get(call.cluster)
-        if lane is None:
-            lane = self._of_cluster[call.cluster] = min(self._lanes, key=len)
-        lane.add(call, done)
+        if lane is not None:
+            lane.add(call, done)
+        else:
+            self._undealt.append((call, done))
+            self._deal()
 
     def wait(self) -> None:
         told = 0
@@ -71,18 +75,35 @@ class WorkerProcesses:
             with contextlib.suppress(queue.Empty):
                 self._woken.get(timeout=TICK_SECONDS)
             told = sum(lane.collect() for lane in self._lanes)
+            self._deal()
+
+    def _deal(self) -> None:
+        """Gives clusters to workers that have nothing more at hand, so that none waits behind another's slow case."""
+        while self._undealt:
+            call, done = self._undealt[0]
+            lane = self._of_cluster.get(call.cluster)
+            if lane is None:
+                lane = min(self._lanes, key=len)
+                if len(lane) >= AT_HAND:
+                    return
+                self._of_cluster[call.cluster] = lane
+            self._undealt.popleft()
+            lane.add(call, done)
 
     def close(self) -> None:
         """Ends the workers. Where none is in the middle of a call they first close their sandboxes in good order."""
+        processes = [lane.process for lane in self._lanes if lane.process is not None]
         try:
             if not any(map(len, self._lanes)):
                 deadline = time.monotonic() + SECONDS_TO_END
-                for ending in [lane.say_farewell() for lane in self._lanes]:
+                for ending in [each.say_farewell(SECONDS_TO_END) for each in processes if each.is_ready]:
                     with contextlib.suppress(Exception):
                         ending.result(max(0.0, deadline - time.monotonic()))
         finally:
-            for lane in self._lanes:
-                lane.close()
+            ending_threads = WorkerProcess.end(*processes)
+            deadline = time.monotonic() + SECONDS_TO_LET_GO
+            for thread in (*ending_threads, *(each for lane in self._lanes for each in lane.close())):
+                thread.join(max(0.0, deadline - time.monotonic()))
 
 
 @dataclass(slots=True)
@@ -102,7 +123,8 @@ class _Lane:
         self._packed, self._index, self._timeout_s, self._woken = packed, index, timeout_s, woken
         self._waiting = deque[tuple[Call, Done, int]]()
         self._sent = deque[_Sent]()
-        self._process: WorkerProcess | None = None
+        self.process: WorkerProcess | None = None
+        self._ending: list[threading.Thread] = []
         self._printed: Printed | None = None
         self._begun = RawArray("d", 2)
 
@@ -111,20 +133,20 @@ class _Lane:
 
     def start(self) -> WorkerProcess:
         """The process, started where there is none."""
-        if self._process is None:
+        if self.process is None:
             try:
                 self._printed = self._printed or Printed()
-                self._process = WorkerProcess(self._packed, self._index, self._printed, self._begun, self._woken)
+                self.process = WorkerProcess(self._packed, self._index, self._printed, self._begun, self._woken)
             except (OSError, RuntimeError) as error:
                 raise ConfigError(
                     f"worker process {self._index} cannot be started: {error.__cause__ or error}; declare fewer"
                     " sandbox.workers, or raise this system's limits (ulimit -n, ulimit -u)"
                 ) from None
-        return self._process
+        return self.process
 
     def started(self, seconds: float = 0) -> Started | None:
         """As WorkerProcess has it."""
-        return self._process.started(seconds) if self._process else None
+        return self.process.started(seconds) if self.process else None
 
     def add(self, call: Call, done: Done) -> None:
         self._waiting.append((call, done, 0))
@@ -151,19 +173,13 @@ class _Lane:
         self._feed()
         return n_told
 
-    def say_farewell(self) -> "Future[None]":
-        if self._process is not None and self._process.started() is not None:
-            return self._process.say_farewell(SECONDS_TO_END)
-        nothing: Future[None] = Future()
-        nothing.set_result(None)
-        return nothing
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.end()
+    def close(self) -> Iterator[threading.Thread]:
+        """Lets go of all; the process has been ended. Gives the threads that are still at it."""
+        self.process = None
         if self._printed is not None:
-            self._printed.close()
-        self._process = self._printed = None
+            yield self._printed.close()
+        self._printed = None
+        yield from self._ending
 
     def _feed(self) -> None:
         """Hands the process what it may have at hand, once it is ready."""
@@ -176,16 +192,16 @@ class _Lane:
         return None if self._timeout_s is None else self._timeout_s + call.wait_s
 
     def _answered(self, head: _Sent) -> Outcome:
-        assert self._process is not None
-        self._process.answered()
+        assert self.process is not None
+        self.process.answered()
         return head.future.result()
 
     def _is_over(self, head: _Sent) -> bool:
         """Whether the process has come to an end, or should have."""
-        return self._process is None or self._process.is_over or self._is_late(head)
+        return self.process is None or self.process.is_over or self._is_late(head)
 
     def _is_late(self, head: _Sent) -> bool:
-        process, limit = self._process, self._limit(head.call)
+        process, limit = self.process, self._limit(head.call)
         return (
             process is not None
             and limit is not None
@@ -195,7 +211,7 @@ class _Lane:
 
     def _left_by_its_end(self, head: _Sent) -> Outcome | None:
         """What is known of the first call of a process that is over; None where the call was not begun."""
-        process, limit = self._process, self._limit(head.call)
+        process, limit = self.process, self._limit(head.call)
         problem = head.future.exception() if head.future.done() else None
         if process is None or not process.is_in_a_call:
             unlucky = head.starts == MOST_STARTS
@@ -209,8 +225,8 @@ class _Lane:
 
     def _begin_again(self) -> None:
         """Ends the process with all that it has started; what it has not answered is the next one's."""
-        if self._process is not None:
-            self._process.end()
-            self._process = None
+        if self.process is not None:
+            self._ending = [each for each in self._ending if each.is_alive()] + WorkerProcess.end(self.process)
+            self.process = None
         self._waiting.extendleft((each.call, each.done, each.starts) for each in reversed(self._sent))
         self._sent.clear()

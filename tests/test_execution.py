@@ -457,7 +457,36 @@ def test_what_a_call_took_is_freed_once_it_is_recorded_without_a_search_for_cycl
     gc.collect()
     gc.disable()
     try:
+        before = {id(each) for each in gc.get_objects()}
         Engine(tmp_path).execute()
-        assert not [each for each in gc.get_objects() if isinstance(each, Call | Outcome)]
+        left = [each for each in gc.get_objects() if isinstance(each, Call | Outcome) and id(each) not in before]
+        assert not left
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    "tampered",
+    [
+        lambda record: record[:1],
+        lambda record: [*record, 1],
+        lambda record: [record[0], "another", *record[2:]],
+        lambda record: [*record[:2], 7, *record[3:]],
+        lambda record: [*record[:5], None, *record[6:]],
+        lambda record: [*record[:7], "long", *record[8:]],
+    ],
+)
+def test_a_part_that_does_not_fit_is_as_good_as_not_recorded(tampered: Any, tmp_path: Path) -> None:
+    write_project(tmp_path, cases=[case(1), case(2)])
+    engine = Engine(tmp_path)
+    engine.execute()
+    (part,) = tmp_path.glob(".oloproof/evidence/*/parts/1/executions/*.jsonl")
+    first, second = part.read_text("utf-8").splitlines()
+    part.write_text(json.dumps(tampered(json.loads(first))) + "\n" + second + "\n", "utf-8")
+    for table in ("trajectories", "environment_states"):
+        Path(str(engine.stored(table).path)).unlink()
+    counts = engine.execute()
+    assert (counts.hit, counts.miss) == (1, 1)
+    assert [row.case_id for row in engine.rows("trajectories")] == ["c-1", "c-2"] or len(
+        engine.rows("trajectories")
+    ) == 2

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 from oloproof_dagster.assets.release_run import materialize
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project import load_project
+from oloproof_dagster.resources.instance import open_instance
 from oloproof_dagster.worker_process import CUT, FORWARDED_BYTES
 from tests.interrupts import interruptible
 from tests.projects import write_project
@@ -214,7 +215,7 @@ SHARED = '''
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from oloproof_dagster import current_case
@@ -292,39 +293,41 @@ def test_in_a_dagster_home_without_limits_they_take_turns_too_and_a_killed_run_e
     assert noted(root) == ["v1"] + ["v2"] * 12
 
 
-@contextmanager
-def dagster_home(folder: Path, settings: str) -> Iterator[dg.DagsterInstance]:
-    """The instance of a Dagster home with these settings."""
-    folder.mkdir()
-    (folder / "dagster.yaml").write_text(f"telemetry: {{enabled: false}}\n{settings}\n")
-    with dg.DagsterInstance.from_config(str(folder)) as instance:
-        yield instance
+@pytest.fixture
+def instance_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], dg.DagsterInstance]]:
+    """Makes the instance of a Dagster home with these settings, in which a project releases version v1."""
+    with ExitStack() as opened:
+
+        def made(settings: str) -> dg.DagsterInstance:
+            home = tmp_path / "home"
+            home.mkdir()
+            (home / "dagster.yaml").write_text(f"telemetry: {{enabled: false}}\n{settings}\n")
+            monkeypatch.setenv("DAGSTER_HOME", str(home))
+            monkeypatch.setenv("RELEASE", "v1")
+            return opened.enter_context(open_instance(load_project(shared(tmp_path / "project"))))
+
+        yield made
 
 
 def test_a_run_is_refused_where_the_instance_would_let_others_use_its_sandbox(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, instance_with: Callable[[str], dg.DagsterInstance]
 ) -> None:
-    monkeypatch.setenv("RELEASE", "v1")
-    root = shared(tmp_path / "project")
-    with dagster_home(tmp_path / "home", "") as instance:
-        result = Home(root, instance).run()
-        assert "has no limit for its pool: run `dagster instance concurrency set till_sandbox 1`" in result.why
-        instance.event_log_storage.set_concurrency_slots("till_sandbox", 3)
-        assert "lets 3 steps into its pool" in Home(root, instance).run().why
-        with pytest.raises(ConfigError, match="lets 3 steps into its pool"):
-            materialize(load_project(root), instance, version="v1")
-        assert noted(root) == []
-        instance.event_log_storage.set_concurrency_slots("till_sandbox", 1)
-        assert Home(root, instance).run().success
-        assert len(noted(root)) == 12
+    instance, root = instance_with(""), tmp_path / "project"
+    result = Home(root, instance).run()
+    assert "has no limit for its pool: run `dagster instance concurrency set till_sandbox 1`" in result.why
+    instance.event_log_storage.set_concurrency_slots("till_sandbox", 3)
+    assert "lets 3 steps into its pool" in Home(root, instance).run().why
+    with pytest.raises(ConfigError, match="lets 3 steps into its pool"):
+        materialize(load_project(root), instance, version="v1")
+    assert noted(root) == []
+    instance.event_log_storage.set_concurrency_slots("till_sandbox", 1)
+    assert Home(root, instance).run().success
+    assert len(noted(root)) == 12
 
 
-def test_a_command_is_refused_where_pools_count_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RELEASE", "v1")
-    project = load_project(shared(tmp_path / "project"))
-    settings = "concurrency: {pools: {default_limit: 1, granularity: run}}"
-    with (
-        dagster_home(tmp_path / "home", settings) as instance,
-        pytest.raises(ConfigError, match="counts runs in its pools"),
-    ):
-        materialize(project, instance, version="v1")
+def test_a_command_is_refused_where_pools_count_runs(
+    tmp_path: Path, instance_with: Callable[[str], dg.DagsterInstance]
+) -> None:
+    instance = instance_with("concurrency: {pools: {default_limit: 1, granularity: run}}")
+    with pytest.raises(ConfigError, match="counts runs in its pools"):
+        materialize(load_project(tmp_path / "project"), instance, version="v1")

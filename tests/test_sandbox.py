@@ -25,8 +25,9 @@ from oloproof_dagster.sandbox import Sandbox
 from oloproof_dagster.system import INTERRUPTS, ReplayChange, current_case
 from oloproof_dagster.tables import JSONText, SuiteRow
 from oloproof_dagster.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, from_text, recorded_text
+from tests.engine import Engine
 from tests.interrupts import ctrl_c, interruptible
-from tests.projects import write_project
+from tests.projects import TILL, write_project
 
 Returns = Callable[..., Any]
 
@@ -769,3 +770,65 @@ def test_a_child_that_the_system_forks_and_lets_return_never_goes_on_with_the_su
         with (tmp_path / "executed").open("a") as stream:
             stream.write("x")
     assert (tmp_path / "executed").read_text() == "xxx"
+
+
+UNSPEAKABLE = """
+class Odd(Exception):
+    def __str__(self):
+        raise {what}
+
+
+class Dagster(Exception):
+    pass
+
+
+Dagster.__module__ = {module}
+
+
+class Agent:
+    def reset(self, state):
+        self.state = state
+
+    def snapshot(self):
+        return self.state
+
+    def __call__(self, given):
+        if given["n"] == 2:
+            raise {raised}
+        return {{"answer": "done"}}
+
+
+agent = Agent()
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "module", "raised"),
+    [
+        ("SystemExit(3)", "None", "Odd()"),
+        ("KeyboardInterrupt()", "None", "Odd()"),
+        ("ValueError()", "None", "Dagster('x')"),
+        ("ValueError()", "'dagster.anything'", "Dagster('x')"),
+        ("ValueError()", "'x'", "SyntaxError('x', (5, 6, 7, 8))"),
+    ],
+)
+def test_an_exception_of_any_make_costs_its_own_case(what: str, module: str, raised: str, tmp_path: Path) -> None:
+    app = UNSPEAKABLE.format(what=what, module=module, raised=raised)
+    system = {"name": "odd", "version": "v1", "callable": "app:agent"}
+    cases = [{"id": f"c{n}", "input": {"n": n}, "initial_state": {}} for n in (1, 2, 3)]
+    write_project(tmp_path, app=app, suite={"system": system}, cases=cases)
+    engine = Engine(tmp_path)
+    engine.execute()
+    assert [row.status for row in engine.rows("trajectories")] == ["ok", "error", "ok"]
+
+
+def test_a_replay_that_tampers_with_its_change_is_recorded_as_what_was_asked(tmp_path: Path) -> None:
+    tampering = (
+        '        object.__setattr__(change, "kind", "resume")\n        object.__setattr__(change, "fault", None)\n'
+    )
+    recovery = {"type": "fault_recovery", "tool": "add", "fault": "error"}
+    signature = "    def replay(self, trajectory, *, checkpoint, change):\n"
+    write_project(tmp_path, app=TILL.replace(signature, signature + tampering), suite={"evaluators": [recovery]})
+    engine = Engine(tmp_path)
+    engine.run()
+    assert {row.kind for row in engine.rows("fault_replays")} == {"control", "fault"}

@@ -18,7 +18,7 @@ import pytest
 
 from oloproof_dagster.assets.release_run import project_definitions
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.killing import Descent
+from oloproof_dagster.killing import Descent, kill
 from oloproof_dagster.project import load_project
 from oloproof_dagster.resources import SandboxResource
 from tests.engine import AGENT, AGENT_SYSTEM, Engine, agent_case, contents
@@ -533,9 +533,9 @@ def test_a_later_process_that_has_the_id_of_one_that_ended_is_let_live() -> None
     with subprocess.Popen(["sleep", "30"], start_new_session=True) as later:
         try:
             of_the_later = Descent.of(later.pid, "mark", 0)
-            replace(of_the_later, since=(of_the_later.since or 0) - 1).kill()
+            kill(replace(of_the_later, since=(of_the_later.since or 0) - 1))
             assert later.poll() is None
-            of_the_later.kill()
+            kill(of_the_later)
             assert later.wait(timeout=1) == -signal.SIGKILL
         finally:
             later.kill()
