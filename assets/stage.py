@@ -177,6 +177,8 @@ class Stage:
         noted = said.get("fingerprint")
         if noted is None or not noted.value == fingerprint == self.stored.facts().get("fingerprint"):
             return None
+        if said["dagster/row_count"].value != len(self.stored):
+            return None
         return {name: value for name, value in said.items() if name != "warnings"}
 
     @cached_property

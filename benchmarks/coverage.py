@@ -17,7 +17,7 @@ from itertools import groupby
 import numpy as np
 
 from benchmarks.coverage_bootstrap import comparison
-from benchmarks.coverage_bounds import bounds, disagreement
+from benchmarks.coverage_bounds import bounds, disagreement, errors
 from benchmarks.coverage_cells import cells, cells_outside, smoke_cells
 from benchmarks.coverage_worlds import Cell, draw
 
@@ -27,20 +27,20 @@ AGAIN = 200_000
 CLOSE, NOTED, LIMIT = 1.1, 1.2, 1.32
 """Errors over the promised one: simulated again; counted; a defect. Where 0.025 is promised 0.0275, 0.030, 0.033."""
 COLUMNS = ("simulated suites", "cells", "promised", "lower", "upper", "over 1.2", "over 1.32", "width", "no guard")
-CHECKED = 10
-"""Suites of each cell whose bounds are also computed by the product, one by one."""
+CHECKED, MEASURED = 10, 1_000
+"""Suites of each cell whose bounds the product computes too, one by one; and whose widths are averaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Shares of those suites of a cell that have bounds; `plain` ones are of the same interval without the guard."""
+    """Shares of a cell's suites whose bounds err, and mean widths; `plain` ones are without the guard."""
 
     cell: Cell
     lower: float
     upper: float
-    width: float
     plain_lower: float
     plain_upper: float
+    width: float
     plain_width: float
 
     @property
@@ -50,26 +50,28 @@ class Found:
 
 
 def simulate(cell: Cell, n_suites: int, *seed: int) -> Found:
-    """What `n_suites` suites of a cell show.
+    """What `n_suites` suites of a cell show; the widths are means of the first MEASURED.
 
     Raises:
         ArithmeticError: the bounds are not those of `oloproof_dagster.intervals`.
     """
     rng = np.random.default_rng(seed)
-    n_shown, sums = 0, np.zeros(6)
+    n_shown, wrong, widths = 0, np.zeros(4), [0.0, 0.0]
     for start in range(0, n_suites, SUITES):
         suites = draw(cell, min(SUITES, n_suites - start), rng)
-        if start == 0:
-            apart = disagreement(suites, cell.level, n_suites=CHECKED)
-            if not apart <= 1e-12:
-                raise ArithmeticError(f"{cell}: bounds computed here differ by {apart:.1g} from those of the product")
         if cell.drawn:
             suites = suites.only(suites.within_validated_range)
+        if start == 0:
+            apart = disagreement(suites.only(slice(CHECKED)), cell.level)
+            if not apart <= 1e-12:
+                raise ArithmeticError(f"{cell}: bounds computed here differ by {apart:.1g} from those of the product")
+            for number, guard in enumerate((True, False)):
+                lower, upper = bounds(suites.only(slice(MEASURED)), cell.level, guard=guard)
+                widths[number] = float((upper - lower).mean())
         n_shown += len(suites.largest)
-        for column, guard in ((0, True), (3, False)):
-            lower, upper = bounds(suites, cell.level, guard=guard)
-            sums[column : column + 3] += (lower > cell.rate).sum(), (upper < cell.rate).sum(), (upper - lower).sum()
-    return Found(cell, *(float(each) for each in sums / max(1, n_shown)))
+        both = (errors(suites, cell.rate, cell.level, guard=guard) for guard in (True, False))
+        wrong += [flags.sum() for pair in both for flags in pair]
+    return Found(cell, *(float(each) for each in (*wrong / n_shown, *widths)))
 
 
 def groups(grid: Iterable[Cell], word: str, n_suites: int, again: int) -> Iterator[list[Found]]:

@@ -9,11 +9,12 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betainccinv, betaincinv, stdtrit
+from scipy.special import betainc, betainccinv, betaincinv, stdtrit
 
 from oloproof_dagster import intervals
 
 Array = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +69,14 @@ class Suites:
     largest: Array
 
     @property
-    def within_validated_range(self) -> NDArray[np.bool_]:
+    def within_validated_range(self) -> Flags:
         """To which suites the product gives bounds."""
         low = self.low
         variation = np.sqrt(np.maximum(0, low.n_clusters * low.squares / low.n**2 - 1))
         share = self.largest / low.n
         return (variation <= intervals.LARGEST_SIZE_VARIATION) & (share <= intervals.LARGEST_CLUSTER_SHARE)
 
-    def only(self, chosen: NDArray[np.bool_]) -> Self:
+    def only(self, chosen: Flags | slice) -> Self:
         """The chosen suites."""
         low, high = (Moments(*(getattr(each, name)[chosen] for name in MOMENTS)) for each in (self.low, self.high))
         return type(self)(low, high, self.largest[chosen])
@@ -88,8 +89,29 @@ class Suites:
 def bounds(suites: Suites, level: float, *, guard: bool = True) -> tuple[Array, Array]:
     """Lower and upper bounds as `intervals.korn_graubard_guarded` gives them, or the same without the guard."""
     tail = (1 - level) / 2
+    (passed, others), (failed, rest) = _shapes(suites, level, guard=guard)
+    lower = betaincinv(np.where(passed > 0, passed, 1), others, tail)
+    upper = betainccinv(rest, np.where(failed > 0, failed, 1), tail)
+    return np.where(passed > 0, lower, 0.0), np.where(failed > 0, upper, 1.0)
+
+
+def errors(suites: Suites, rate: float, level: float, *, guard: bool = True) -> tuple[Flags, Flags]:
+    """Which lower bounds lie above a rate, and which upper bounds below it.
+
+    A bound lies beyond the rate where the beta distribution has less than the tail on its far side: that is a fifth of
+    the work of computing the bound.
+    """
+    tail = (1 - level) / 2
+    (passed, others), (failed, rest) = _shapes(suites, level, guard=guard)
+    too_high = betainc(np.where(passed > 0, passed, 1), others, rate) < tail
+    too_low = betainc(np.where(failed > 0, failed, 1), rest, 1 - rate) < tail
+    return too_high & (passed > 0), too_low & (failed > 0)
+
+
+def _shapes(suites: Suites, level: float, *, guard: bool) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """The parameters of both bounds' beta distributions: passes and the rest plus 1, failures and the rest plus 1."""
     low, high, largest = suites.low, suites.high, suites.largest
-    few, many = stdtrit(low.n_clusters - 1, tail), stdtrit(low.n - 1, tail)
+    few, many = (_quantiles(degrees, level) for degrees in (low.n_clusters - 1, low.n - 1))
     independent = low.n * np.minimum(1, (many / few) ** 2)
     for_lower, for_upper = low.design_effect, high.design_effect
     if guard:
@@ -98,17 +120,20 @@ def bounds(suites: Suites, level: float, *, guard: bool = True) -> tuple[Array, 
     for_lower, for_upper = independent / for_lower, independent / for_upper
     passed = low.passed / low.n * for_lower
     failed = (high.n - high.passed) / high.n * for_upper
-    some_passed, some_failed = passed > 0, failed > 0
-    lower = betaincinv(np.where(some_passed, passed, 1), for_lower - passed + 1, tail)
-    upper = betainccinv(for_upper - failed + 1, np.where(some_failed, failed, 1), tail)
-    return np.where(some_passed, lower, 0.0), np.where(some_failed, upper, 1.0)
+    return (passed, for_lower - passed + 1), (failed, for_upper - failed + 1)
 
 
-def disagreement(suites: Suites, level: float, *, n_suites: int) -> float:
-    """How far the first `n_suites` bounds lie at most from those of the product, which computes them one by one."""
+def _quantiles(degrees: Array, level: float) -> Array:
+    """Student's; few numbers of degrees occur, many times each."""
+    distinct, places = np.unique(degrees, return_inverse=True)
+    return np.asarray(stdtrit(distinct, (1 - level) / 2)[places])
+
+
+def disagreement(suites: Suites, level: float) -> float:
+    """How far the bounds lie at most from those of the product, which computes them one by one."""
     lower, upper = bounds(suites, level)
     worst = 0.0
-    for suite in range(min(n_suites, len(lower))):
+    for suite in range(len(lower)):
         clusters = suites.of(suite)
         found = intervals.korn_graubard_guarded(clusters, level)
         assert found is not None  # every simulated suite has two clusters or more

@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from oloproof_dagster import mirror
 
+SECONDS_AT_EXIT = 10.0
 SHOWN_AFTER_SECONDS = 1.0
 """How long a stage takes before it has a bar."""
 
@@ -64,10 +65,11 @@ def no_silent_end() -> Iterator[None]:
 
 
 def end_without(seconds: float, code: int) -> None:
-    """Lets the process end in so many seconds though a thread that the user's system has started never does."""
+    """Lets the process end though the user's system has left a thread that never does, for which it waits so many
+    seconds, or something to be done at exit, for which it waits SECONDS_AT_EXIT."""
     main = threading.main_thread()
     if all(each.daemon or each is main for each in threading.enumerate()):
-        return
+        seconds = SECONDS_AT_EXIT
 
     def leave() -> None:
         time.sleep(seconds)

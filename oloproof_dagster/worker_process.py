@@ -37,6 +37,10 @@ CUT = b"\n... the rest of what this sandbox's system prints is left out\n"
 Left = TypeVar("Left")
 
 
+class DiedLoading(ConfigError):
+    """A process came to its end before it had loaded the system: of that, or by whatever kills processes."""
+
+
 class Printed:
     """What the system of one sandbox prints: passed on to stderr up to a limit, the rest is left out."""
 
@@ -104,14 +108,15 @@ class WorkerProcess:
         """What it says of itself once it has loaded the system, waited for so long; None before.
 
         Raises:
-            ConfigError: it could not load the system, or died of it.
+            ConfigError: it could not load the system.
+            DiedLoading: it died before it had.
         """
         if self._started is None:
             with contextlib.suppress(EOFError):
                 if self._steering.poll(seconds):
                     self._started = self._steering.recv()
             if self._started is None and self.is_over:
-                raise ConfigError(
+                raise DiedLoading(
                     f"a worker process died while it loaded the system ({self.how_it_ended}): run `oloproof check`, or"
                     " import the system's module by hand, to see why"
                 )

@@ -9,7 +9,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
@@ -19,13 +19,13 @@ from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.recipe import Packed, Recipe
 from oloproof_dagster.sandboxes import Done
 from oloproof_dagster.worker import Started
-from oloproof_dagster.worker_process import SECONDS_TO_LET_GO, Printed, WorkerProcess
+from oloproof_dagster.worker_process import SECONDS_TO_LET_GO, DiedLoading, Printed, WorkerProcess
 
 AT_HAND = 2
 """How many calls a worker has: the one that it answers and the next, so that it never waits for this process."""
 
-MOST_STARTS = 3
-"""How many processes may end under a call before they begin it."""
+MOST_LOADS, MOST_STARTS = 3, 10
+"""How many processes may end one after the other before they have loaded the system, and before they begin a call."""
 
 TICK_SECONDS = 0.2
 LATE_SECONDS = 0.6
@@ -62,12 +62,8 @@ class WorkerProcesses:
         return started
 
     def submit(self, call: Call, done: Done) -> None:
-        lane = self._of_cluster.get(call.cluster)
-        if lane is not None:
-            lane.add(call, done)
-        else:
-            self._undealt.append((call, done))
-            self._deal()
+        self._undealt.append((call, done))  # also where its cluster has a worker: calls are begun in their order
+        self._deal()
 
     def wait(self) -> None:
         told = 0
@@ -100,9 +96,9 @@ class WorkerProcesses:
                     with contextlib.suppress(Exception):
                         ending.result(max(0.0, deadline - time.monotonic()))
         finally:
-            ending_threads = WorkerProcess.end(*processes)
+            threads = [*WorkerProcess.end(*processes), *(lane.close() for lane in self._lanes)]
             deadline = time.monotonic() + SECONDS_TO_LET_GO
-            for thread in (*ending_threads, *(each for lane in self._lanes for each in lane.close())):
+            for thread in filter(None, threads):
                 thread.join(max(0.0, deadline - time.monotonic()))
 
 
@@ -124,7 +120,7 @@ class _Lane:
         self._waiting = deque[tuple[Call, Done, int]]()
         self._sent = deque[_Sent]()
         self.process: WorkerProcess | None = None
-        self._ending: list[threading.Thread] = []
+        self._n_died_loading = 0
         self._printed: Printed | None = None
         self._begun = RawArray("d", 2)
 
@@ -173,20 +169,28 @@ class _Lane:
         self._feed()
         return n_told
 
-    def close(self) -> Iterator[threading.Thread]:
-        """Lets go of all; the process has been ended. Gives the threads that are still at it."""
-        self.process = None
-        if self._printed is not None:
-            yield self._printed.close()
-        self._printed = None
-        yield from self._ending
+    def close(self) -> threading.Thread | None:
+        """Lets go of a process that has been ended. Gives the thread that passes on the last of what it printed."""
+        printed, self._printed, self.process = self._printed, None, None
+        return printed.close() if printed is not None else None
 
     def _feed(self) -> None:
         """Hands the process what it may have at hand, once it is ready."""
-        if self._waiting and len(self._sent) < AT_HAND and self.start().started() is not None:
-            while self._waiting and len(self._sent) < AT_HAND:
-                call, done, starts = self._waiting.popleft()
-                self._sent.append(_Sent(call, done, starts + 1, self.start().ask(call, self._limit(call))))
+        if not self._waiting or len(self._sent) == AT_HAND:
+            return
+        try:
+            if self.start().started() is None:
+                return
+        except DiedLoading:
+            self._n_died_loading += 1
+            if self._n_died_loading == MOST_LOADS:
+                raise
+            self._begin_again()
+            return
+        self._n_died_loading = 0
+        while self._waiting and len(self._sent) < AT_HAND:
+            call, done, starts = self._waiting.popleft()
+            self._sent.append(_Sent(call, done, starts + 1, self.start().ask(call, self._limit(call))))
 
     def _limit(self, call: Call) -> float | None:
         return None if self._timeout_s is None else self._timeout_s + call.wait_s
@@ -226,7 +230,9 @@ class _Lane:
     def _begin_again(self) -> None:
         """Ends the process with all that it has started; what it has not answered is the next one's."""
         if self.process is not None:
-            self._ending = [each for each in self._ending if each.is_alive()] + WorkerProcess.end(self.process)
+            for thread in WorkerProcess.end(self.process):
+                # Before anything is opened anew: pebble closes pipes that its threads may be about to read from.
+                thread.join(SECONDS_TO_LET_GO)
             self.process = None
         self._waiting.extendleft((each.call, each.done, each.starts) for each in reversed(self._sent))
         self._sent.clear()

@@ -743,7 +743,7 @@ def test_errors_are_told_with_the_first_ones_text_and_that_they_are_used_again(
     root = write_project(tmp_path, app=broken, suite={"project": "keyless"}, release=rules(NO_FAILURE))
     for _ in range(2):
         answer = oloproof("run", "--project", root)
-        assert "3 of 3 executions ended in an error, the first: KeyError: 'API_KEY' (app.py:" in answer.err
+        assert "3 of 3 executions ended in an error, the first: case 'c-001': KeyError: 'API_KEY' (app.py:" in answer.err
         assert "--retry-errors" in answer.err
     assert "--retry-errors" not in oloproof("run", "--project", root, "--retry-errors").err
 
@@ -762,7 +762,7 @@ def test_an_interrupted_run_is_never_shown_as_one_without_failures(
     root = write_project(tmp_path, app=stopping, suite={"project": "stopped"}, release=rules(NO_FAILURE))
     assert oloproof("run", "--project", root).code == 130
     answer = oloproof("inspect", "--project", root)
-    assert "did not finish: 1 of 3 cases are executed and no verdict is reached" in answer.err
+    assert "did not finish: 1 of 3 executions are made and no verdict is reached" in answer.err
     assert "0 of 3 cases have no failed and no missing verdict" in answer.out
 
 

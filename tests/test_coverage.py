@@ -1,4 +1,4 @@
-"""The simulation of the guarded interval: what it draws, whose bounds it takes, and what a small run finds."""
+"""The simulation of the guarded interval: what it draws, whose bounds it counts, and what a small run finds."""
 
 import math
 import sys
@@ -10,7 +10,7 @@ from scipy import stats
 
 from benchmarks.coverage import LIMIT, SMOKE_SUITES, groups, main
 from benchmarks.coverage_bootstrap import bootstrap
-from benchmarks.coverage_bounds import disagreement
+from benchmarks.coverage_bounds import bounds, disagreement, errors
 from benchmarks.coverage_cells import cells, cells_outside, smoke_cells
 from benchmarks.coverage_worlds import Cell, Kind, Model, draw, drawn_clusters, passes
 from tests.test_docs import table
@@ -29,7 +29,18 @@ def rng() -> np.random.Generator:
 @pytest.mark.parametrize("cell", [UNEQUAL, MISSING, DRAWN, SURE, HOPELESS])
 @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
 def test_bounds_of_many_suites_are_those_of_the_product(cell: Cell, level: float) -> None:
-    assert disagreement(draw(cell, 200, rng()), level, n_suites=200) <= 1e-12
+    assert disagreement(draw(cell, 200, rng()), level) <= 1e-12
+
+
+@pytest.mark.parametrize("cell", [UNEQUAL, MISSING, DRAWN, SURE, HOPELESS])
+@pytest.mark.parametrize("guard", [True, False])
+def test_errors_are_counted_where_a_bound_lies_beyond_the_rate(cell: Cell, guard: bool) -> None:
+    suites = draw(cell, 2_000, rng())
+    lower, upper = bounds(suites, 0.8, guard=guard)
+    for rate in (cell.rate, 0.75, 0.9):
+        too_high, too_low = errors(suites, rate, 0.8, guard=guard)
+        assert (too_high == (lower > rate)).all()
+        assert (too_low == (upper < rate)).all()
 
 
 def test_no_smoke_cell_errs_more_often_than_the_limit_by_more_than_noise() -> None:

@@ -255,15 +255,17 @@ def test_a_worker_killed_at_any_moment_costs_at_most_its_case_and_never_the_run(
                 kills += 1
 
     killer = threading.Thread(target=kill_now_and_then)
+    told = []
     with sandboxes_of(root) as sandboxes:
         answers(sandboxes, [call(0)])
         killer.start()
-        told = []
-        while kills < TORN:
-            calls = [call(n, cluster=f"g{n % 8}", call=["answer_much", 200, 0.001], padding=padding) for n in range(60)]
-            told += answers(sandboxes, calls)
-        over.set()
-        killer.join()
+        try:
+            while kills < TORN:
+                ways: dict[str, Any] = {"call": ["answer_much", 200, 0.001], "padding": padding}
+                told += answers(sandboxes, [call(n, cluster=f"g{n % 8}", **ways) for n in range(60)])
+        finally:
+            over.set()
+            killer.join()
     assert {each.error for each in told} <= {"", "worker_died: it was killed by SIGKILL"}
     assert sum(each.outcome.status == "error" for each in told) <= kills
     assert all(len(each.outcome.state or "") > 200_000 for each in told if each.outcome.status == "ok")
@@ -539,3 +541,32 @@ def test_a_later_process_that_has_the_id_of_one_that_ended_is_let_live() -> None
             assert later.wait(timeout=1) == -signal.SIGKILL
         finally:
             later.kill()
+
+
+LOADS_BADLY = """
+import os
+from pathlib import Path
+
+HERE = Path(__file__).parent
+with (HERE / "loads.txt").open("a") as loads:
+    loads.write("x")
+if len((HERE / "loads.txt").read_text()) in set(map(int, (HERE / "deadly.txt").read_text().split())):
+    os.kill(os.getpid(), 9)
+
+
+def agent(given):
+    if given.get("call"):
+        os._exit(1)
+    return "done"
+"""
+
+
+def test_a_replacement_that_is_killed_while_it_loads_is_replaced_too_up_to_a_limit(tmp_path: Path) -> None:
+    root = written(tmp_path, timeout_s=60, app=LOADS_BADLY)
+    (root / "deadly.txt").write_text("2 3")
+    told = outcomes(root, call(1), call(2, call="exit"), call(3))
+    assert [each.error for each in told] == ["", "worker_died: it ended with exit code 1", ""]
+    (root / "loads.txt").unlink()
+    (root / "deadly.txt").write_text("2 3 4")
+    with pytest.raises(ConfigError, match=r"died while it loaded the system \(it was killed by SIGKILL\)"):
+        outcomes(root, call(1), call(2, call="exit"), call(3))
