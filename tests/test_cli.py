@@ -743,7 +743,9 @@ def test_errors_are_told_with_the_first_ones_text_and_that_they_are_used_again(
     root = write_project(tmp_path, app=broken, suite={"project": "keyless"}, release=rules(NO_FAILURE))
     for _ in range(2):
         answer = oloproof("run", "--project", root)
-        assert "3 of 3 executions ended in an error, the first: case 'c-001': KeyError: 'API_KEY' (app.py:" in answer.err
+        assert (
+            "3 of 3 executions ended in an error, the first: case 'c-001': KeyError: 'API_KEY' (app.py:" in answer.err
+        )
         assert "--retry-errors" in answer.err
     assert "--retry-errors" not in oloproof("run", "--project", root, "--retry-errors").err
 
