@@ -4,6 +4,7 @@
 `korn_graubard_guarded` itself: `disagreement` says how far the two are apart on some of the suites.
 """
 
+import math
 from dataclasses import dataclass, fields
 from typing import Self
 
@@ -28,21 +29,19 @@ class Moments:
     passed_squares: Array
     products: Array
 
-    def with_cluster(self, size: Array, passed: Array) -> Self:
-        """The moments with one cluster more in every suite."""
+    def with_clusters(self, number: Array, size: Array, passed: Array) -> Self:
+        """The moments with `number` clusters more."""
         return type(self)(
-            self.n_clusters + 1,
-            self.n + size,
-            self.squares + size * size,
-            self.passed + passed,
-            self.passed_squares + passed * passed,
-            self.products + passed * size,
+            self.n_clusters + number,
+            self.n + number * size,
+            self.squares + number * size * size,
+            self.passed + number * passed,
+            self.passed_squares + number * passed * passed,
+            self.products + number * passed * size,
         )
 
-    @property
-    def design_effect(self) -> Array:
+    def design_effect(self, largest: Array) -> Array:
         """As `intervals.Moments.design_effect`."""
-        ceiling = np.maximum(1, self.squares / self.n)
         mixed = self.n * self.passed * (self.n - self.passed)
         spread = (
             self.n * self.n * self.passed_squares
@@ -50,7 +49,7 @@ class Moments:
             + self.passed * self.passed * self.squares
         )
         inflated = self.n_clusters / (self.n_clusters - 1) * spread / np.where(mixed > 0, mixed, 1)
-        return np.where(mixed > 0, np.minimum(np.maximum(1, inflated), ceiling), ceiling)
+        return np.where(mixed > 0, np.minimum(np.maximum(1, inflated), largest), largest)
 
     def of(self, suite: int) -> intervals.Moments:
         """One suite's, as the product takes them."""
@@ -113,10 +112,12 @@ def _shapes(suites: Suites, level: float, *, guard: bool) -> tuple[tuple[Array, 
     low, high, largest = suites.low, suites.high, suites.largest
     few, many = (_quantiles(degrees, level) for degrees in (low.n_clusters - 1, low.n - 1))
     independent = low.n * np.minimum(1, (many / few) ** 2)
-    for_lower, for_upper = low.design_effect, high.design_effect
+    for_lower, for_upper = low.design_effect(largest), high.design_effect(largest)
     if guard:
-        for_lower = np.maximum(for_lower, low.with_cluster(largest, 0 * largest).design_effect)
-        for_upper = np.maximum(for_upper, high.with_cluster(largest, largest).design_effect)
+        unseen = np.minimum(np.maximum(1, largest / 3), -math.log((1 - level) / 2))
+        failing, passing = low.with_clusters(unseen, largest, 0 * largest), high.with_clusters(unseen, largest, largest)
+        for_lower = np.maximum(for_lower, failing.design_effect(largest))
+        for_upper = np.maximum(for_upper, passing.design_effect(largest))
     for_lower, for_upper = independent / for_lower, independent / for_upper
     passed = low.passed / low.n * for_lower
     failed = (high.n - high.passed) / high.n * for_upper

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-STATISTICS_VERSION = "1"
+STATISTICS_VERSION = "2"
 """Changes whenever some bound computed here changes."""
 
 EXACT = "clopper_pearson_missing_bounded@1"
@@ -78,15 +78,15 @@ class Moments:
     passed_squares: float
     products: float
 
-    def with_cluster(self, size: float, passed: float) -> Self:
-        """The moments with one cluster more."""
+    def with_clusters(self, number: float, size: float, passed: float) -> Self:
+        """The moments with `number` clusters more, each of `size` verdicts of which `passed` passed."""
         return type(self)(
-            self.n_clusters + 1,
-            self.n + size,
-            self.squares + size * size,
-            self.passed + passed,
-            self.passed_squares + passed * passed,
-            self.products + passed * size,
+            self.n_clusters + number,
+            self.n + number * size,
+            self.squares + number * size * size,
+            self.passed + number * passed,
+            self.passed_squares + number * passed * passed,
+            self.products + number * passed * size,
         )
 
     def scaled(self, factor: float) -> Self:
@@ -100,24 +100,22 @@ class Moments:
             self.products * factor,
         )
 
-    @property
-    def design_effect(self) -> float:
-        """How many times the clusters inflate the variance of the rate, in [1, squares / n].
+    def design_effect(self, largest: float) -> float:
+        """How many times the clusters inflate the variance of the rate, in [1, largest].
 
-        G/(G-1) * sum((x - p*m)^2) / n^2 over p(1-p)/n. A rate of 0 or 1 shows no variance and takes the upper end,
-        which is that of clusters whose verdicts all agree.
+        G/(G-1) * sum((x - p*m)^2) / n^2 over p(1-p)/n. A rate of 0 or 1 shows no variance and takes the upper end: the
+        failures (or passes) that were not seen may come as whole clusters of the largest size.
         """
-        ceiling = max(1.0, self.squares / self.n)
         failed = self.n - self.passed
         if not self.passed or not failed:
-            return ceiling
+            return largest
         spread = (
             self.n * self.n * self.passed_squares
             - 2 * self.n * self.passed * self.products
             + self.passed * self.passed * self.squares
         )
         inflated = self.n_clusters / (self.n_clusters - 1) * spread / (self.n * self.passed * failed)
-        return min(max(1.0, inflated), ceiling)
+        return min(max(1.0, inflated), largest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +142,7 @@ class Clusters:
         for passed, failed, missing in counts:
             size = passed + failed + missing
             if size:
-                low, high = low.with_cluster(size, passed), high.with_cluster(size, passed + missing)
+                low, high = low.with_clusters(1, size, passed), high.with_clusters(1, size, passed + missing)
                 largest = max(largest, size)
         return cls(low, high, largest)
 
@@ -174,10 +172,11 @@ def korn_graubard_guarded(clusters: Clusters, confidence_level: float) -> Interv
     """The interval of a rate whose verdicts come in clusters, or None with fewer than two clusters.
 
     Clopper and Pearson's bounds at the effective sample size n / d * (t(n-1) / t(G-1))^2 of the case-weighted rate,
-    d being its design effect. Sampled clusters understate d where the rate is near 0 or 1 and none happened to fail
-    (or pass) whole, so each bound takes the larger d of the data and of the data with one more cluster of the
-    largest size, all failing for the lower bound, all passing for the upper. Missing verdicts count as failures in
-    the lower bound and as passes in the upper.
+    d being its design effect. Sampled clusters understate d where the rate is near 0 or 1 and few happened to fail
+    (or pass) whole, so each bound takes the larger d of the data and of the data with some more clusters of the
+    largest size, all failing for the lower bound, all passing for the upper. These are a third of the largest size,
+    at least one, and at most the -log(a/2) that may be expected and yet all stay out of the data with chance a/2, a
+    being 1 - level. Missing verdicts count as failures in the lower bound and as passes in the upper.
 
     Assumes independent clusters; approximate, deterministic. Validated by simulation from FEWEST_CLUSTERS clusters
     on, with sizes within `Clusters.within_validated_range`; with fewer clusters the bounds only describe.
@@ -185,7 +184,7 @@ def korn_graubard_guarded(clusters: Clusters, confidence_level: float) -> Interv
 
     Unlike the exact bounds these are not monotone in the passes: failures spread over the clusters show that verdicts
     of one cluster do not stand and fall together, which may raise the lower bound. For the same reason some outcome
-    of the missing verdicts may reach a little beyond the interval (by less than 0.01 in a search from 20 clusters on).
+    of the missing verdicts may reach a little beyond the interval (by less than 0.005 in a search from 20 clusters on).
 
     Korn, Graubard (1998): Confidence intervals for proportions with small expected number of positive counts
     estimated from survey data. Survey Methodology 24, 193-201. The guard is this project's own.
@@ -205,8 +204,10 @@ def korn_graubard_guarded(clusters: Clusters, confidence_level: float) -> Interv
 
     few, many = (float(stdtrit(degrees, tail)) for degrees in (low.n_clusters - 1, low.n - 1))
     independent = low.n * min(1.0, (many / few) ** 2 if few else 1.0)
-    for_lower = independent / max(low.design_effect, low.with_cluster(largest, 0).design_effect)
-    for_upper = independent / max(high.design_effect, high.with_cluster(largest, largest).design_effect)
+    unseen = min(max(1.0, largest / 3), -math.log(tail))
+    failing, passing = low.with_clusters(unseen, largest, 0), high.with_clusters(unseen, largest, largest)
+    for_lower = independent / max(low.design_effect(largest), failing.design_effect(largest))
+    for_upper = independent / max(high.design_effect(largest), passing.design_effect(largest))
     passed = low.passed / low.n * for_lower
     failed = (high.n - high.passed) / high.n * for_upper
     return Interval(
