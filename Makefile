@@ -37,7 +37,7 @@ wheel: $(VENV)/.dev
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/pip install --quiet dist/*.whl pytest hypothesis
 	mkdir -p build/wheel/copy
-	cp -r tests docs README.md pyproject.toml build/wheel/copy
+	cp -r tests docs benchmarks README.md pyproject.toml build/wheel/copy
 	cd build/wheel/copy && ../venv/bin/python -c "import oloproof; oloproof.Stateful" && ../venv/bin/python -m pytest -q
 
 bench: $(VENV)/.dev
