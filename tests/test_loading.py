@@ -249,8 +249,8 @@ def test_a_syntax_error_names_its_own_line(tmp_path: Path) -> None:
 
 
 def test_a_module_that_is_nowhere_is_told_with_the_folder(tmp_path: Path) -> None:
-    assert refusal(tmp_path, {}, "desk:till") == (
-        "oloproof.yaml:4: system.callable: there is no module 'desk', neither among the files in"
+    assert refusal(tmp_path, {}, "of_nobody:till") == (
+        "oloproof.yaml:4: system.callable: there is no module 'of_nobody', neither among the files in"
         f" {tmp_path} nor installed"
     )
 
