@@ -129,9 +129,9 @@ DICE = random.Random(LONG or "2024")
 CALLS = sorted(DICE.sample(range(5, 290), 5))
 REPLAYS = sorted(DICE.sample(range(5, 590), 5))
 MOMENTS: list[tuple[str, Moment]] = [
-    ("at random", after(DICE.uniform(0.2, 2.0))),
+    ("at random", after(DICE.uniform(0.1, 0.7))),
     ("expanding", while_writing("transformed_cases")),
-    ("at random", after(DICE.uniform(0.2, 2.0))),
+    ("at random", after(DICE.uniform(0.1, 0.7))),
     *((f"executing, {n} done", after_calls(n)) for n in CALLS),
     ("executed", after_calls(N_CASES)),
     ("trajectories written", after_table("trajectories", 0)),
