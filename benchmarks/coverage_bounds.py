@@ -40,7 +40,7 @@ class Moments:
             self.products + number * passed * size,
         )
 
-    def design_effect(self, largest: Array) -> Array:
+    def design_effect(self, most: Array) -> Array:
         """As `intervals.Moments.design_effect`."""
         mixed = self.n * self.passed * (self.n - self.passed)
         spread = (
@@ -49,7 +49,7 @@ class Moments:
             + self.passed * self.passed * self.squares
         )
         inflated = self.n_clusters / (self.n_clusters - 1) * spread / np.where(mixed > 0, mixed, 1)
-        return np.where(mixed > 0, np.minimum(np.maximum(1, inflated), largest), largest)
+        return np.asarray(np.maximum(1, np.where(mixed > 0, np.minimum(inflated, most), most)))
 
     def of(self, suite: int) -> intervals.Moments:
         """One suite's, as the product takes them."""
@@ -112,7 +112,7 @@ def _shapes(suites: Suites, level: float, *, guard: bool) -> tuple[tuple[Array, 
     low, high, largest = suites.low, suites.high, suites.largest
     few, many = (_quantiles(degrees, level) for degrees in (low.n_clusters - 1, low.n - 1))
     independent = low.n * np.minimum(1, (many / few) ** 2)
-    for_lower, for_upper = low.design_effect(largest), high.design_effect(largest)
+    for_lower, for_upper = (each.design_effect(each.squares / each.n) for each in (low, high))
     if guard:
         unseen = np.minimum(np.maximum(1, largest / 3), -math.log((1 - level) / 2))
         failing, passing = low.with_clusters(unseen, largest, 0 * largest), high.with_clusters(unseen, largest, largest)
