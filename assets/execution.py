@@ -1,21 +1,31 @@
 """Execution: one pass of the suite around the sandbox, giving trajectories and the states left behind."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.assets.shards import Part, Plan, Share, in_one_step, nothing_is_left, over_steps, total
+from oloproof_dagster.assets.shards import (
+    Part,
+    Plan,
+    Share,
+    at_work,
+    in_one_step,
+    nothing_to_do,
+    over_steps,
+    recorded,
+    said,
+    total,
+)
 from oloproof_dagster.assets.stage import Names, Stage, require_as_loaded
 from oloproof_dagster.assets.turns import require_turns
 from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence import Attempt
-from oloproof_dagster.execution import ENGINE_VERSION, Asked, Counts, Identity, Progress, facts, silent
+from oloproof_dagster.execution import ENGINE_VERSION, Asked, Identity, Progress, facts
 from oloproof_dagster.parquet import Stored
-from oloproof_dagster.passes import Pass, Shard
+from oloproof_dagster.passes import Shard
 from oloproof_dagster.progress import current_progress
 from oloproof_dagster.project import Project, load_project
-from oloproof_dagster.sandboxes import Sandboxes
 from oloproof_dagster.tables import EXECUTIONS, STATES, SuiteRow
 
 GROUP = "execution"
@@ -100,13 +110,11 @@ class ExecutionPass:
         require_current_version(self.stage.context, self._project)
 
     def plan(self, *, fresh: bool, retry_errors: bool) -> Plan:
-        evidence, now = self.stage.evidence, identity(self.stage)
-        attempt = evidence.open_attempt(self.stage.version, fresh=fresh)
+        now = identity(self.stage)
+        attempt = self.stage.evidence.open_attempt(self.stage.version, fresh=fresh)
         prints = self._prints(now, attempt.number)
         unchanged = all(said is not None for said in self._said_before(prints))
-        repeats = retry_errors and self._n_errors
-        # Parts hold what a killed run finished and no table has yet.
-        reused = unchanged and not repeats and not evidence.has_parts(attempt, "executions")
+        reused = unchanged and nothing_to_do(self.stage, attempt, "executions", retry_errors=retry_errors)
         return Plan(
             attempt=attempt.number,
             identity=(now.system, now.version, now.code),
@@ -124,36 +132,25 @@ class ExecutionPass:
 
     def share(self, part: Part, attempt: Attempt, progress: Progress) -> Share:
         asked = self._asked(part.n_cases, part.plan.retry_errors, progress)
-        counts = self._pass(part.plan, attempt, asked).execute_shard(self._suite, Shard(part.index, part.of))
+        work = at_work(self.stage, part.plan, attempt, asked)
+        counts = work.execute_shard(self._suite, Shard(part.index, part.of))
         return Share(made=counts.miss, seconds=counts.seconds, warning=self._unseen())
 
     def results(
         self, plan: Plan, attempt: Attempt, shares: Sequence[Share] | None = None
     ) -> Iterator[dg.MaterializeResult[Any]]:
         if plan.reused:
-            counts = Counts(hit=len(self.stage.stored), errors=self._n_errors)
-            said, said_of_states = self._said_before(plan.prints)
-            yield self.stage.reused(said or {}, self._said(counts))
+            said_of_executions, said_of_states = self._said_before(plan.prints)
+            yield self.stage.reused(said_of_executions or {}, said("executed", recorded(self.stage)))
             yield self._states.reused(said_of_states or {})
             return
-        if shares is None:
-            asked = self._asked(len(self._suite), plan.retry_errors, current_progress())
-            work = self._pass(plan, attempt, asked)
-        else:
-            work = self._pass(plan, attempt, self._asked(len(self._suite), False, silent), nothing_is_left)
+        asked = self._asked(len(self._suite), plan.retry_errors, current_progress())
+        work = at_work(self.stage, plan, attempt, asked, shares)
         executions, states, counts = work.execute(self._suite, *plan.prints)
         unseen = [self._unseen()] if shares is None else [each.warning for each in shares]
-        news = self._said(total(counts, shares), plan.warning, *unseen)
+        news = said("executed", total(counts, shares), plan.warning, *unseen)
         yield self.stage.handed_over(executions, plan.prints[0], news)
         yield self._states.handed_over(states, plan.prints[1], {})
-
-    def _pass(
-        self, plan: Plan, attempt: Attempt, asked: Asked, sandboxes: Callable[[], Sandboxes] | None = None
-    ) -> Pass:
-        of = Identity(*plan.identity)
-        return Pass(
-            self.stage.evidence, attempt, of, sandboxes or (lambda: self.stage.session.sandboxes(of.code)), asked
-        )
 
     def _asked(self, n_cases: int, retry_errors: bool, progress: Progress) -> Asked:
         suite = self._project.suite
@@ -165,10 +162,6 @@ class ExecutionPass:
 
     def _said_before(self, prints: tuple[str, ...]) -> list[dict[str, Any] | None]:
         return [each.current(print_) for each, print_ in zip((self.stage, self._states), prints, strict=True)]
-
-    @property
-    def _n_errors(self) -> int:
-        return int(self.stage.stored.facts().get("n_errors", 0))
 
     def _warning(self, now: Identity) -> str | None:
         """Said when the agent was edited and its version was not: old evidence is never an answer for new code."""
@@ -190,14 +183,3 @@ class ExecutionPass:
         warning = f"edits of {', '.join(unseen)} are not seen, as no import names them: bump system.version after one"
         self._log.warning(warning)
         return warning
-
-    @staticmethod
-    def _said(counts: Counts, *warnings: str | None) -> dict[str, Any]:
-        warned = "\n".join(dict.fromkeys(filter(None, warnings)))
-        return {
-            "executed": counts.miss,
-            "answered_from_evidence": counts.hit,
-            "n_errors": counts.errors,
-            "seconds": counts.seconds,
-            **({"warnings": warned} if warned else {}),
-        }

@@ -1,21 +1,31 @@
 """Fault replays: for each recorded call that an evaluator lets fail, a control replay and the fault."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from oloproof_dagster.assets.execution import identity, require_current_version
-from oloproof_dagster.assets.shards import Part, Plan, Share, in_one_step, nothing_is_left, over_steps, total
+from oloproof_dagster.assets.shards import (
+    Part,
+    Plan,
+    Share,
+    at_work,
+    in_one_step,
+    nothing_to_do,
+    over_steps,
+    recorded,
+    said,
+    total,
+)
 from oloproof_dagster.assets.stage import Names, Stage
 from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence import Attempt
-from oloproof_dagster.execution import ENGINE_VERSION, Asked, Counts, Identity, Progress, facts, silent
+from oloproof_dagster.execution import ENGINE_VERSION, Asked, Identity, Progress, facts
 from oloproof_dagster.parquet import Stored
-from oloproof_dagster.passes import Pass, Recordings, Shard
+from oloproof_dagster.passes import Recordings, Shard
 from oloproof_dagster.progress import current_progress
 from oloproof_dagster.project import Project
-from oloproof_dagster.sandboxes import Sandboxes
 from oloproof_dagster.tables import REPLAYS, ExecutionRow, StateRow, SuiteRow
 
 GROUP = "execution"
@@ -73,16 +83,15 @@ class ReplayPass:
             require_current_version(self.stage.context, self._project)
 
     def plan(self, *, fresh: bool, retry_errors: bool) -> Plan:
-        evidence, of = self.stage.evidence, self._recordings.identity or identity(self.stage)
-        attempt = evidence.open_attempt(self.stage.version, fresh=fresh)
+        of = self._recordings.identity or identity(self.stage)
+        attempt = self.stage.evidence.open_attempt(self.stage.version, fresh=fresh)
         prints = self._prints(of, attempt.number)
-        repeats = retry_errors and self._n_errors
         unchanged = self.stage.current(*prints) is not None
         return Plan(
             attempt=attempt.number,
             identity=(of.system, of.version, of.code),
             prints=prints,
-            reused=unchanged and not repeats and not evidence.has_parts(attempt, "replays"),
+            reused=unchanged and nothing_to_do(self.stage, attempt, "replays", retry_errors=retry_errors),
             retry_errors=retry_errors,
         )
 
@@ -94,7 +103,8 @@ class ReplayPass:
         return (cluster for cluster, source_case in columns if source_case is None)
 
     def share(self, part: Part, attempt: Attempt, progress: Progress) -> Share:
-        work = self._pass(part.plan, attempt, self._asked(part.n_cases, part.plan.retry_errors, progress))
+        asked = self._asked(part.n_cases, part.plan.retry_errors, progress)
+        work = at_work(self.stage, part.plan, attempt, asked)
         counts = work.replay_shard(self._recordings, self._declared, Shard(part.index, part.of))
         return Share(made=counts.miss, seconds=counts.seconds)
 
@@ -102,26 +112,15 @@ class ReplayPass:
         self, plan: Plan, attempt: Attempt, shares: Sequence[Share] | None = None
     ) -> Iterator[dg.MaterializeResult[Any]]:
         if plan.reused:
-            counts = Counts(hit=len(self.stage.stored), errors=self._n_errors)
-            yield self.stage.reused(self.stage.current(*plan.prints) or {}, self._said(counts))
+            now = said("replayed", recorded(self.stage))
+            yield self.stage.reused(self.stage.current(*plan.prints) or {}, now)
         else:
-            n_cases = self._recordings.n_cases
-            if shares is None:
-                work = self._pass(plan, attempt, self._asked(n_cases, plan.retry_errors, current_progress()))
-            else:
-                work = self._pass(plan, attempt, self._asked(n_cases, False, silent), nothing_is_left)
+            asked = self._asked(self._recordings.n_cases, plan.retry_errors, current_progress())
+            work = at_work(self.stage, plan, attempt, asked, shares)
             replays, counts = work.replay(self._recordings, self._declared, *plan.prints)
-            yield self.stage.handed_over(replays, plan.prints[0], self._said(total(counts, shares)))
+            yield self.stage.handed_over(replays, plan.prints[0], said("replayed", total(counts, shares)))
         # The IO manager has put the table in its place: parts are not needed any more.
         self.stage.evidence.complete(attempt)
-
-    def _pass(
-        self, plan: Plan, attempt: Attempt, asked: Asked, sandboxes: Callable[[], Sandboxes] | None = None
-    ) -> Pass:
-        of = Identity(*plan.identity)
-        return Pass(
-            self.stage.evidence, attempt, of, sandboxes or (lambda: self.stage.session.sandboxes(of.code)), asked
-        )
 
     def _asked(self, n_cases: int, retry_errors: bool, progress: Progress) -> Asked:
         retries = self._project.suite.retries
@@ -130,16 +129,3 @@ class ReplayPass:
     def _prints(self, of: Identity, attempt: int) -> tuple[str, ...]:
         noted = list(facts(of, attempt).values())
         return (self.stage.fingerprint(*self._recordings.upstream, of=noted),)
-
-    @property
-    def _n_errors(self) -> int:
-        return int(self.stage.stored.facts().get("n_errors", 0))
-
-    @staticmethod
-    def _said(counts: Counts) -> dict[str, Any]:
-        return {
-            "replayed": counts.miss,
-            "answered_from_evidence": counts.hit,
-            "n_errors": counts.errors,
-            "seconds": counts.seconds,
-        }

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 import dagster as dg
@@ -15,10 +16,10 @@ from pydantic import BaseModel, ConfigDict
 
 from oloproof_dagster.assets.stage import READER, Names, Stage
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.evidence import Attempt
-from oloproof_dagster.execution import Counts, Progress
+from oloproof_dagster.evidence import Attempt, What
+from oloproof_dagster.execution import Asked, Counts, Identity, Progress, silent
 from oloproof_dagster.parquet import Stored
-from oloproof_dagster.passes import shard_of
+from oloproof_dagster.passes import Pass, shard_of
 from oloproof_dagster.progress import current_progress
 from oloproof_dagster.resources.steps import StepValues
 from oloproof_dagster.sandboxes import Sandboxes
@@ -200,6 +201,36 @@ def over_steps(
         return {spec.key.path[-1]: handle for spec, handle in zip(specs, handles, strict=True)}
 
     return stage
+
+
+def at_work(stage: Stage, plan: Plan, attempt: Attempt, asked: Asked, shares: Sequence[Share] | None = None) -> Pass:
+    """The engine's pass for what is planned; after `shares` it finds everything recorded."""
+    of = Identity(*plan.identity)
+    if shares is None:
+        return Pass(stage.evidence, attempt, of, lambda: stage.session.sandboxes(of.code), asked)
+    return Pass(stage.evidence, attempt, of, nothing_is_left, replace(asked, retry_errors=False, progress=silent))
+
+
+def nothing_to_do(stage: Stage, attempt: Attempt, what: What, *, retry_errors: bool) -> bool:
+    """Whether a stage whose fingerprints hold has no recorded error to repeat and no part that is in no table yet."""
+    return not (retry_errors and stage.n_errors) and not stage.evidence.has_parts(attempt, what)
+
+
+def recorded(stage: Stage) -> Counts:
+    """The counts of a stage that is used again."""
+    return Counts(hit=len(stage.stored), errors=stage.n_errors)
+
+
+def said(made: str, counts: Counts, *warnings: str | None) -> dict[str, Any]:
+    """What is noted of a stage's work; `made` names the number of rows that were not there before."""
+    warned = "\n".join(dict.fromkeys(filter(None, warnings)))
+    return {
+        made: counts.miss,
+        "answered_from_evidence": counts.hit,
+        "n_errors": counts.errors,
+        "seconds": counts.seconds,
+        **({"warnings": warned} if warned else {}),
+    }
 
 
 def total(counts: Counts, shares: Sequence[Share] | None) -> Counts:

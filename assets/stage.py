@@ -164,6 +164,11 @@ class Stage:
         """The table as it is recorded now."""
         return self.evidence.table(self.table.name, self.version)
 
+    @property
+    def n_errors(self) -> int:
+        """How many rows of the recorded table are errors."""
+        return int(self.stored.facts().get("n_errors", 0))
+
     def fingerprint(self, *upstream: Stored[Any], **more: Any) -> str:
         """What the table is a function of: the code version, the upstream contents, and what else is named."""
         code_version = self.context.assets_def.code_versions_by_key[self.names.key(self.table.name)]
@@ -175,9 +180,10 @@ class Stage:
         fingerprint; else None."""
         said = self._said_before
         noted = said.get("fingerprint")
-        if noted is None or not noted.value == fingerprint == self.stored.facts().get("fingerprint"):
+        facts, n_rows = self.stored.facts_and_length()
+        if noted is None or not noted.value == fingerprint == facts.get("fingerprint"):
             return None
-        if said["dagster/row_count"].value != len(self.stored):
+        if said["dagster/row_count"].value != n_rows:
             return None
         return {name: value for name, value in said.items() if name != "warnings"}
 

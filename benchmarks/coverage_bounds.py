@@ -18,27 +18,8 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class Moments:
-    """`intervals.Moments` of many suites, one element each."""
-
-    n_clusters: Array
-    n: Array
-    squares: Array
-    passed: Array
-    passed_squares: Array
-    products: Array
-
-    def with_clusters(self, number: Array, size: Array, passed: Array) -> Self:
-        """The moments with `number` clusters more."""
-        return type(self)(
-            self.n_clusters + number,
-            self.n + number * size,
-            self.squares + number * size * size,
-            self.passed + number * passed,
-            self.passed_squares + number * passed * passed,
-            self.products + number * passed * size,
-        )
+class Moments(intervals.Moments):
+    """`intervals.Moments` of many suites: every number is an array with one element each."""
 
     def design_effect(self, most: Array) -> Array:
         """As `intervals.Moments.design_effect`."""

@@ -12,7 +12,6 @@ from oloproof_dagster.declarations import MetamorphicRelation, StateMatches, Sta
 from oloproof_dagster.errors import counted
 from oloproof_dagster.fault import Target, target
 from oloproof_dagster.labels import validities
-from oloproof_dagster.loading import System, load_system
 from oloproof_dagster.preflight import check_files, readable_by_all
 from oloproof_dagster.project import Project
 from oloproof_dagster.runs import evidence_of
@@ -55,12 +54,13 @@ def check_project(project: Project) -> Iterator[Finding]:
             if validity.checked
             else Finding("note", validity.advice)
         )
-    system = load_system(project)
-    if project.suite.store is not None:
-        evidence_of(project).versions()
-        yield Finding("ok", f"{project.suite.store} can be read")
-    yield Finding("ok", f"{project.suite.system.callable} is loaded")
-    yield from _one_case(project, system)
+    with closing(Session(project)) as session:
+        session.prepare()
+        if project.suite.store is not None:
+            evidence_of(project).versions()
+            yield Finding("ok", f"{project.suite.store} can be read")
+        yield Finding("ok", f"{project.suite.system.callable} is loaded")
+        yield from _one_case(project, session)
 
 
 def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Iterator[Finding]:
@@ -83,24 +83,23 @@ def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Ite
         )
 
 
-def _one_case(project: Project, system: System) -> Iterator[Finding]:
+def _one_case(project: Project, session: Session) -> Iterator[Finding]:
     case = next(islice(expand(project, read_cases(project)), 1))
     outcomes: list[Outcome] = []
     call = Call(case.case_id, 0, case.cluster, case.input, case.initial_state)
-    with closing(Session(project)) as session:
-        sandboxes = session.sandboxes(session.code_digest)
-        sandboxes.submit(call, outcomes.append)
-        while not outcomes:
-            sandboxes.wait()
+    sandboxes = session.sandboxes(session.code_digest)
+    sandboxes.submit(call, outcomes.append)
+    while not outcomes:
+        sandboxes.wait()
     outcome = outcomes[0]
     if outcome.status != "ok":
         yield Finding("problem", f"case {case.case_id!r} ended in an error: {outcome.error}")
     else:
         yield Finding("ok", f"case {case.case_id!r} ran in {outcome.duration_ms:.1f} ms")
-    yield from _lacking(project, system, outcome, case.initial_state is not None)
+    yield from _lacking(project, session, outcome, case.initial_state is not None)
 
 
-def _lacking(project: Project, system: System, outcome: Outcome, has_initial_state: bool) -> Iterator[Finding]:
+def _lacking(project: Project, session: Session, outcome: Outcome, has_initial_state: bool) -> Iterator[Finding]:
     """What evaluators will not find."""
     wants_state = [
         each.name
@@ -114,7 +113,7 @@ def _lacking(project: Project, system: System, outcome: Outcome, has_initial_sta
     elif wants_state:
         why = (
             "the system has no reset(state) and snapshot()"
-            if system.reset is None
+            if not session.is_stateful
             else "the cases declare no initial_state"
             if not has_initial_state
             else "the case failed before"

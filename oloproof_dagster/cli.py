@@ -12,18 +12,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oloproof_dagster.collector import collect_again
 from oloproof_dagster.command import cli, command, json_option, print_json, version_option
 from oloproof_dagster.errors import ConfigError, OloproofError
 from oloproof_dagster.label_commands import labels
-from oloproof_dagster.terminal import end_without, no_silent_end, progress_bars, stdout_kept_clean
+from oloproof_dagster.terminal import end_in_time, no_silent_end, progress_bars, stdout_kept_clean
 
 if TYPE_CHECKING:
     from oloproof_dagster.project import Project
 
 USAGE, CRASH, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
-SECONDS_FOR_THREADS = 1.0
-"""How long threads that the user's system has started are waited for at the end."""
-
 cli.add_command(labels)
 
 
@@ -64,7 +62,7 @@ def run(
             recorded = ", ".join(map(repr, evidence_of(project).versions())) or "none"
             raise ConfigError(f"--version {version}: nothing is recorded for it; recorded versions: {recorded}")
     with stdout_kept_clean(), no_silent_end(), open_instance(project) as instance, progress_bars():
-        _collect_garbage()
+        collect_again()
         with with_workers(workers):
             made = materialize(project, instance, version=version, fresh=fresh, retry_errors=retry_errors)
     for warning in made.warnings:
@@ -131,7 +129,7 @@ def check(project: "Project") -> int:
     from oloproof_dagster.console import printer
 
     console, ok = printer(), True
-    _collect_garbage()
+    collect_again()
     with stdout_kept_clean():
         findings = list(check_project(project))
     for finding in findings:
@@ -294,13 +292,6 @@ def _require_free(host: str, port: int) -> None:
             raise ConfigError(f"--port {port}: cannot be listened on ({error.strerror}); name another port") from None
 
 
-def _collect_garbage() -> None:
-    """Has Python collect again where `program` put it off, but never search what is imported by now."""
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()
-
-
 def program() -> None:
     """The command line as a process of its own, which imports much and ends soon.
 
@@ -311,7 +302,7 @@ def program() -> None:
     try:
         main()
     except SystemExit as ending:
-        end_without(SECONDS_FOR_THREADS, ending.code if isinstance(ending.code, int) else 0)
+        end_in_time(ending.code if isinstance(ending.code, int) else 0)
         raise
     finally:
         if not gc.isenabled():

@@ -5,6 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
+def collect_again() -> None:
+    """Has Python collect where the command line put it off, but never search what is imported by now."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+
+
 @contextmanager
 def seldom_collected() -> Iterator[None]:
     """Lets Python look for unreachable cycles rarely, and not among the libraries: rows are freed without it.

@@ -12,7 +12,7 @@ Foreign code (the system, its sandbox, python evaluators) never surfaces here: w
 import difflib
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 LONGEST_MESSAGE = 1000
@@ -56,22 +56,22 @@ class EvidenceError(OloproofError):
     """Evidence that was asked for is not stored, or cannot be read or written."""
 
 
-@contextmanager
-def writing_to(place: object) -> Iterator[None]:
+def writing_to(place: object) -> AbstractContextManager[None]:
     """Says where evidence could not be written, and why: no space, no permission."""
-    try:
-        yield
-    except OSError as error:
-        raise EvidenceError(f"cannot write evidence to {place}: {error.strerror or error}") from None
+    return _told(f"cannot write evidence to {place}")
+
+
+def reading_from(place: object) -> AbstractContextManager[None]:
+    """Says where evidence could not be read, and why."""
+    return _told(f"cannot read evidence at {place}")
 
 
 @contextmanager
-def reading_from(place: object) -> Iterator[None]:
-    """Says where evidence could not be read, and why."""
+def _told(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise EvidenceError(f"cannot read evidence at {place}: {error.strerror or error}") from None
+        raise EvidenceError(f"{what}: {error.strerror or error}") from None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -10,10 +10,10 @@ from typing import Any
 
 from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.digests import canonical_json, digest_of_text, json_object
-from oloproof_dagster.ordered import Ordered
+from oloproof_dagster.ordered import Ordered, in_order
 from oloproof_dagster.parquet import Index
 from oloproof_dagster.parts import Parts
-from oloproof_dagster.sandboxes import Sandboxes, ask, is_far_ahead
+from oloproof_dagster.sandboxes import Sandboxes, ask
 from oloproof_dagster.suite import Retries
 from oloproof_dagster.tables import EXECUTIONS, STATES, ExecutionRow, JSONText, StateRow, SuiteRow
 
@@ -155,13 +155,8 @@ def execute(
                 call = Call(case.case_id, trial, case.cluster, case.input, case.initial_state)
                 finish = partial(_finish, case, trial, key, recorded, counts, place)
                 ask(sandboxes(), call, asked.retries, finish)
-        yield from rows.ready()
-        while is_far_ahead(len(rows), sandboxes):
-            sandboxes().wait()
-            yield from rows.ready()
-    while rows:
-        sandboxes().wait()
-        yield from rows.ready()
+        yield from in_order(rows, sandboxes)
+    yield from in_order(rows, sandboxes, to_the_end=True)
     asked.progress("executing", asked.n_cases, asked.n_cases)
 
 
@@ -184,7 +179,7 @@ def _finish(
         duration_ms=outcome.duration_ms,
         output=json_text(outcome.output),
         trajectory=json_text(outcome.trajectory),
-        retried=JSONText(canonical_json(list(errors))) if errors else None,
+        retried=retried_text(errors),
     )
     state = StateRow(case.case_id, trial, key, initial_digest(case), json_text(outcome.state))
     recorded.keep(execution, state)
@@ -200,6 +195,11 @@ def initial_digest(case: SuiteRow) -> str | None:
 def json_text(text: str | None) -> JSONText | None:
     """A canonical text as a table's column takes it."""
     return None if text is None else JSONText(text)
+
+
+def retried_text(errors: tuple[str, ...]) -> JSONText | None:
+    """The errors of the attempts before the last one, as a table's column takes them."""
+    return JSONText(canonical_json(list(errors))) if errors else None
 
 
 def facts(identity: Identity, attempt: int) -> dict[str, Any]:

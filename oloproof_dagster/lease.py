@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.objects import Objects
-from oloproof_dagster.store import Busy
+from oloproof_dagster.store import Busy, runs
 
 LEASE_SECONDS = 60.0
 """How long a lock is held from its last renewal. The clocks of machines that share it agree to some seconds."""
@@ -156,12 +156,4 @@ def _life(pid: int) -> str | None:
         state, *fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         return None if state in "ZX" else fields[18]
     except OSError:
-        if Path("/proc/self/stat").exists():
-            return None
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return None
-    except OSError:  # another user's
-        pass
-    return ""
+        return None if Path("/proc/self/stat").exists() or not runs(pid) else ""

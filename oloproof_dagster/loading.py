@@ -30,6 +30,11 @@ class System:
     own_files: OwnFiles
     unseen: tuple[str, ...] = ()
 
+    @property
+    def is_stateful(self) -> bool:
+        """Whether it has a sandbox, which can be reset."""
+        return self.reset is not None
+
 
 def load_system(
     project: Project, *, instance: Any = None, callable: str | None = None, environment: str | None = None

@@ -152,9 +152,13 @@ class Stored(Generic[Row]):
 
     def facts(self) -> dict[str, Any]:
         """What the writer noted of the whole table: `content` (the digest of its rows) and what else it gave."""
+        return self.facts_and_length()[0]
+
+    def facts_and_length(self) -> tuple[dict[str, Any], int]:
+        """What the writer noted, and the number of rows, from one look at the file."""
         try:
             footer = self._footer()
-            return dict(json.loads((footer.metadata or {})[_FACTS])) if footer else {}
+            return (dict(json.loads((footer.metadata or {})[_FACTS])), int(footer.num_rows)) if footer else ({}, 0)
         except (KeyError, ValueError):
             raise EvidenceError(f"{self.path} was not written by Oloproof") from None
 

@@ -9,14 +9,14 @@ from functools import cached_property
 
 from oloproof_dagster.calls import Call, Outcome, ReplayOf
 from oloproof_dagster.declarations import FaultRecovery
-from oloproof_dagster.digests import canonical_json, parse_canonical
-from oloproof_dagster.execution import Asked, Counts, Identity, execution_key, json_text
+from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.execution import Asked, Counts, Identity, execution_key, json_text, retried_text
 from oloproof_dagster.fault import RESUME, Target, target, why_control_is_discarded, why_fault_is_discarded
-from oloproof_dagster.ordered import Ordered
+from oloproof_dagster.ordered import Ordered, in_order
 from oloproof_dagster.parquet import Index
 from oloproof_dagster.parts import Parts
 from oloproof_dagster.reasons import VerdictReason
-from oloproof_dagster.sandboxes import Sandboxes, ask, is_far_ahead
+from oloproof_dagster.sandboxes import Sandboxes, ask
 from oloproof_dagster.state import json_equal
 from oloproof_dagster.system import ReplayChange
 from oloproof_dagster.tables import REPLAYS, ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow
@@ -119,13 +119,8 @@ def replay_all(
     for done, source in enumerate(cases):
         asked.progress("replaying", done, asked.n_cases)
         _Replays(source, sandboxes, recorded, identity, asked, counts, rows.place()).start(declared)
-        yield from (row for ready in rows.ready() for row in ready)
-        while is_far_ahead(len(rows), sandboxes):
-            sandboxes().wait()
-            yield from (row for ready in rows.ready() for row in ready)
-    while rows:
-        sandboxes().wait()
-        yield from (row for ready in rows.ready() for row in ready)
+        yield from (row for ready in in_order(rows, sandboxes) for row in ready)
+    yield from (row for ready in in_order(rows, sandboxes, to_the_end=True) for row in ready)
     asked.progress("replaying", asked.n_cases, asked.n_cases)
 
 
@@ -246,7 +241,7 @@ def _row(
         trajectory=JSONText(valid_text(spliced)) if spliced else None,
         state=json_text(outcome.state),
         state_matches=_matches(recording.state, outcome.state) if is_control else None,
-        retried=JSONText(canonical_json(list(errors))) if errors else None,
+        retried=retried_text(errors),
     )
 
 

@@ -90,7 +90,7 @@ class Sandbox:
             loop.close()
 
     def _keeps_state(self, call: Call) -> bool:
-        return self._system.reset is not None and call.initial_state is not None
+        return self._system.is_stateful and call.initial_state is not None
 
     def _reset(self, call: Call) -> None:
         reset, text = self._system.reset, call.initial_state

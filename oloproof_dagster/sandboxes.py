@@ -8,10 +8,6 @@ from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.sandbox import Sandbox
 from oloproof_dagster.suite import Retries
 
-AHEAD = 64
-"""How many cases, for each sandbox, may be waited for or finished out of order: clusters that stay on one sandbox must
-not leave the others without work."""
-
 Done = Callable[[Outcome], None]
 Finished = Callable[[Outcome, tuple[str, ...]], None]
 """Told the final outcome and the errors of the attempts before it."""
@@ -54,12 +50,6 @@ class InThisProcess:
 
     def close(self) -> None:
         self._sandbox.close()
-
-
-def is_far_ahead(n_open: int, sandboxes: Callable[[], Sandboxes]) -> bool:
-    """Whether so many places that wait to be filled, or to be emptied in order, are enough; asks for the sandboxes only
-    where some must be at work."""
-    return n_open > AHEAD and n_open > AHEAD * sandboxes().workers
 
 
 def ask(

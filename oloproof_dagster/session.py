@@ -13,7 +13,7 @@ from oloproof_dagster.project import Project
 from oloproof_dagster.recipe import Recipe
 from oloproof_dagster.sandbox import Sandbox
 from oloproof_dagster.sandboxes import InThisProcess, Sandboxes
-from oloproof_dagster.worker import FILES_CHANGED
+from oloproof_dagster.worker import FILES_CHANGED, Started
 from oloproof_dagster.workers import WorkerProcesses
 
 
@@ -55,7 +55,7 @@ class Session:
         self._workers: WorkerProcesses | None = None
         self._in_this_process: InThisProcess | None = None
         self._loaded_code: str | None = None
-        self._unseen: tuple[str, ...] = ()
+        self._loaded: System | Started | None = None
 
     @property
     def loaded(self) -> bool:
@@ -65,7 +65,12 @@ class Session:
     @property
     def unseen(self) -> tuple[str, ...]:
         """Files that the system imported and that its code digest does not cover; none before it is imported."""
-        return self._unseen
+        return self._loaded.unseen if self._loaded is not None else ()
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the system, once it is imported, has a sandbox that can be reset."""
+        return self._loaded is not None and self._loaded.is_stateful
 
     @property
     def code_digest(self) -> str:
@@ -84,14 +89,13 @@ class Session:
         if self._isolated:
             workers = self._start(code)
             try:
-                self._unseen = workers.load().unseen
+                self._loaded = workers.load()
             except BaseException:
                 workers.close()
                 raise
             self._workers = workers
         else:
-            self._system = self._load()
-            self._unseen = self._system.unseen
+            self._loaded = self._system = self._load()
         self._loaded_code = code
 
     def sandboxes(self, code: str) -> Sandboxes:
@@ -156,14 +160,8 @@ class Session:
         )
 
     def _start(self, code: str) -> WorkerProcesses:
-        declared, means = self._project.suite.system, self._means
+        means = self._means
         recipe = Recipe(
-            self._project,
-            means.callable or declared.callable,
-            means.environment or declared.environment,
-            means.make,
-            self._modules,
-            code,
-            self._retry_on,
+            self._project, means.callable, means.environment, means.make, self._modules, code, self._retry_on
         )
         return WorkerProcesses(recipe, self._n_workers, self._timeout_s)

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from filelock import FileLock, Timeout
 
-from oloproof_dagster.errors import EvidenceError, writing_to
+from oloproof_dagster.errors import reading_from, writing_to
 from oloproof_dagster.parts import Parts
 
 Value = TypeVar("Value")
@@ -101,12 +101,11 @@ class LocalFolder:
         return self.root / name
 
     def names(self, folder: str) -> list[str]:
-        try:
-            return sorted(os.listdir(self.root / folder))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
-        except OSError as error:
-            raise EvidenceError(f"cannot read evidence at {self.root / folder}: {error.strerror or error}") from None
+        with reading_from(self.root / folder):
+            try:
+                return sorted(os.listdir(self.root / folder))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     def read(self, name: str) -> bytes | None:
         return self._found(name, Path.read_bytes)
@@ -183,12 +182,11 @@ class LocalFolder:
             yield
 
     def _found(self, name: str, read: Callable[[Path], Value]) -> Value | None:
-        try:
-            return read(self.root / name)
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            return None
-        except OSError as error:
-            raise EvidenceError(f"cannot read evidence at {self.root / name}: {error.strerror or error}") from None
+        with reading_from(self.root / name):
+            try:
+                return read(self.root / name)
+            except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+                return None
 
 
 def _sweep(folder: Path) -> None:
@@ -198,11 +196,12 @@ def _sweep(folder: Path) -> None:
         with suppress(OSError):
             pid = left.name.split(".")[-2]
             is_old = time.time() - left.stat().st_mtime > ABANDONED_AFTER_SECONDS
-            if is_old and pid.isdecimal() and not _runs(int(pid)):
+            if is_old and pid.isdecimal() and not runs(int(pid)):
                 left.unlink()
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
+    """Whether this machine has a process of this id, also of another user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -10,7 +10,9 @@ from typing import Any, TextIO
 
 from oloproof_dagster import mirror
 
-SECONDS_AT_EXIT = 10.0
+SECONDS_FOR_THREADS, SECONDS_AT_EXIT = 1.0, 10.0
+"""How long what the user's system has left is waited for at the end."""
+
 SHOWN_AFTER_SECONDS = 1.0
 """How long a stage takes before it has a bar."""
 
@@ -64,15 +66,14 @@ def no_silent_end() -> Iterator[None]:
         os._exit = leave
 
 
-def end_without(seconds: float, code: int) -> None:
-    """Lets the process end though the user's system has left a thread that never does, for which it waits so many
-    seconds, or something to be done at exit, for which it waits SECONDS_AT_EXIT."""
+def end_in_time(code: int) -> None:
+    """Lets the process end though the user's system has left a thread, or something to be done at exit, that never
+    does."""
     main = threading.main_thread()
-    if all(each.daemon or each is main for each in threading.enumerate()):
-        seconds = SECONDS_AT_EXIT
+    has_threads = any(not each.daemon and each is not main for each in threading.enumerate())
 
     def leave() -> None:
-        time.sleep(seconds)
+        time.sleep(SECONDS_FOR_THREADS if has_threads else SECONDS_AT_EXIT)
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()

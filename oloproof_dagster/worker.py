@@ -50,6 +50,7 @@ class Started:
 
     problem: str | None = None
     unseen: tuple[str, ...] = ()
+    is_stateful: bool = False
 
 
 _sandbox: Sandbox | None = None
@@ -96,7 +97,7 @@ def _load(recipe: Recipe) -> Started:
     if own_files.code_digest != recipe.code:
         raise ConfigError(FILES_CHANGED)
     _sandbox = Sandbox(loaded, recipe.retry_on)
-    return Started(unseen=loaded.unseen)
+    return Started(unseen=loaded.unseen, is_stateful=loaded.is_stateful)
 
 
 def answer(call: Call) -> Outcome:

@@ -1,9 +1,6 @@
 """Evidence on disk: a folder for each version whatever its name, attempts, and one run at a time."""
 
 import re
-import subprocess
-import sys
-import textwrap
 import unicodedata
 from pathlib import Path
 
@@ -15,6 +12,7 @@ from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence import FORMER_ATTEMPTS_KEPT, Attempt, Evidence, encode_version
 from oloproof_dagster.parquet import stage
 from oloproof_dagster.tables import GATE, GateRow, JSONText
+from tests.holding import another_holding
 
 unhurried = settings(deadline=None)  # on a busy machine an example may take long
 
@@ -194,29 +192,13 @@ def test_an_attempt_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> N
         evidence.versions()
 
 
-HOLDER = """
-    import sys, time
-    from pathlib import Path
-    from oloproof_dagster.evidence import Evidence
-    with Evidence(Path(sys.argv[1])).held("v1"):
-        print("held", flush=True)
-        time.sleep(60)
-"""
-
-
 def test_a_version_is_held_by_one_run_at_a_time_and_a_killed_one_lets_go(tmp_path: Path) -> None:
     evidence = Evidence(tmp_path)
-    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
-        try:
-            assert holder.stdout is not None
-            assert holder.stdout.readline() == "held\n"
-            with pytest.raises(EvidenceError, match="another run is executing version 'v1'"), evidence.held("v1"):
-                pass
-            with evidence.held("v2"):
-                pass
-        finally:
-            holder.kill()
+    with another_holding(evidence):
+        with pytest.raises(EvidenceError, match="another run is executing version 'v1'"), evidence.held("v1"):
+            pass
+        with evidence.held("v2"):
+            pass
     with evidence.held("v1"):
         pass
 

@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +27,7 @@ from oloproof_dagster.parquet import stage
 from oloproof_dagster.segments import PUT_SECONDS, SEGMENT_BYTES
 from oloproof_dagster.store import Busy, LocalFolder, Store
 from oloproof_dagster.tables import GATE, GateRow, JSONText
+from tests.holding import another_holding
 from tests.object_storage import BUCKET, Server, relay, running_server
 from tests.projects import case, write_project
 from tests.runs import COUNTED_TILL, NO_FAILURE, QUIET, TABLES, home, rules
@@ -381,29 +381,15 @@ def test_a_folder_as_a_url_is_that_folder(tmp_path: Path) -> None:
 
 # One run at a time
 
-HOLDER = """
-    import sys, time
-    from oloproof_dagster.evidence import Evidence
-    with Evidence(sys.argv[1]).held("v1"):
-        print("held", flush=True)
-        time.sleep(60)
-"""
-
 
 def test_a_version_is_held_by_one_run_at_a_time_and_a_killed_one_lets_go_at_once(server: Server) -> None:
     evidence = server.evidence()
-    command = [sys.executable, "-c", textwrap.dedent(HOLDER), str(evidence.root)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
-        try:
-            assert holder.stdout is not None
-            assert holder.stdout.readline() == "held\n"
-            told = rf"another run is executing version 'v1' at this moment \(process {holder.pid} on .*, until .* UTC"
-            with pytest.raises(EvidenceError, match=told), evidence.held("v1"):
-                pass
-            with evidence.held("v2"):
-                pass
-        finally:
-            holder.kill()
+    with another_holding(evidence) as holder:
+        told = rf"another run is executing version 'v1' at this moment \(process {holder.pid} on .*, until .* UTC"
+        with pytest.raises(EvidenceError, match=told), evidence.held("v1"):
+            pass
+        with evidence.held("v2"):
+            pass
     with evidence.held("v1"):
         pass
 
