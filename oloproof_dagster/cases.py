@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from oloproof_dagster.digests import canonical_json, digest_of_text, json_object, sha256
-from oloproof_dagster.errors import ConfigError, did_you_mean
-from oloproof_dagster.files import open_file, read_jsonl, shortened
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.files import open_file, read_jsonl
 from oloproof_dagster.project import Project
 from oloproof_dagster.tables import CaseRow, JSONText
+from oloproof_dagster.wording import did_you_mean, json_kind, shortened
 
 READER_VERSION = "1"
 KEYS = ("id", "input", "initial_state", "expected", "metadata", "group_id")
@@ -118,15 +119,6 @@ def _case(value: Any, name: str, line: int) -> CaseRow:
         group_id=value.get("group_id"),
         initial_state=None if texts["initial_state"] is None else JSONText(texts["initial_state"]),
     )
-
-
-def json_kind(value: Any) -> str:
-    """What a JSON value is, for a sentence that says what was found."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, dict | list):
-        return "an object" if isinstance(value, dict) else "a list"
-    return "empty text" if value == "" else f"the {'text' if isinstance(value, str) else 'number'} {shortened(value)}"
 
 
 def _named_by_digest(case: CaseRow) -> CaseRow:

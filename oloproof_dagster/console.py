@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oloproof_dagster.digests import integers_of_any_size
-from oloproof_dagster.errors import counted
+from oloproof_dagster.wording import counted
 
 STATES = {"PASS": "green", "FAIL": "bold red", "INSUFFICIENT_EVIDENCE": "yellow", "MANUAL_REVIEW": "magenta"}
 ACTIONS = {"ALLOW": "bold green", "WARN": "bold yellow", "BLOCK": "bold red"}

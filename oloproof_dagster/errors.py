@@ -9,9 +9,8 @@
 Foreign code (the system, its sandbox, python evaluators) never surfaces here: what it raises becomes a record.
 """
 
-import difflib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -74,20 +73,9 @@ def _told(what: str) -> Iterator[None]:
         raise EvidenceError(f"{what}: {error.strerror or error}") from None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'?` with the known word that is nearest, or nothing where none is near."""
-    near = difflib.get_close_matches(word[:200], list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
 def _one_line(text: str) -> str:
     text = re.sub(r"\s*[\r\n]\s*", " ", text).strip()
     text = "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
     if len(text) > LONGEST_MESSAGE:
         text = f"{text[: LONGEST_MESSAGE - 300]} ... {text[-290:]}"
     return text
-
-
-def counted(n: int, noun: str) -> str:
-    """`1 case`, `2 cases`."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"

@@ -12,6 +12,7 @@ from typing import Any
 
 from oloproof_dagster.digests import deeper_than, integers_of_any_size
 from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.wording import shortened
 
 MOST_LEVELS = 200
 """How deep a value may be nested: well under Python's own limit, so that it never depends on who reads the value."""
@@ -19,13 +20,6 @@ MOST_LEVELS = 200
 _SAVE_AS_UTF8 = "is not UTF-8; save the file as UTF-8"
 TOO_DEEP = f"is nested more than {MOST_LEVELS} levels deep"
 HALF_PAIR = "holds half of a surrogate pair (\\ud800 to \\udfff alone); write the character itself"
-
-
-def shortened(value: Any) -> str:
-    """A value as Python writes it, cut where it is long."""
-    with integers_of_any_size():
-        text = repr(value[:100] if isinstance(value, str) else value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def open_file(path: Path, name: str) -> io.BufferedReader:

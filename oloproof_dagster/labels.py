@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from oloproof_dagster.cases import json_kind
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.files import read_jsonl, shortened
+from oloproof_dagster.files import read_jsonl
 from oloproof_dagster.intervals import clopper_pearson_missing_bounded
 from oloproof_dagster.project import Project
 from oloproof_dagster.state import lookup, parse_path
 from oloproof_dagster.suite import TransformDeclaration
 from oloproof_dagster.tables import SuiteRow
+from oloproof_dagster.wording import json_kind, shortened
 
 VALIDITY_CONFIDENCE = 0.95
 """The confidence level, two-sided, of the bound on kept pairs; the policy's level has no say in it."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oloproof_dagster.errors import ConfigError, OloproofError, did_you_mean
-from oloproof_dagster.files import shortened
+from oloproof_dagster.errors import ConfigError, OloproofError
 from oloproof_dagster.own_files import OwnFiles, is_installed
 from oloproof_dagster.project import Project
 from oloproof_dagster.system import Replayable
+from oloproof_dagster.wording import did_you_mean, shortened
 
 
 @dataclass(frozen=True)

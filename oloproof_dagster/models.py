@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from oloproof_dagster.errors import ConfigError, did_you_mean
-from oloproof_dagster.files import shortened
+from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.wording import did_you_mean, shortened
 from oloproof_dagster.yaml_files import Mapping, Scalar, Sequence, plain
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from oloproof_dagster.errors import ConfigError, did_you_mean
-from oloproof_dagster.files import shortened
+from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.models import FileModel, Misplaced, validate
+from oloproof_dagster.wording import did_you_mean, shortened
 from oloproof_dagster.yaml_files import line_of, read_yaml
 
 State = Literal["PASS", "FAIL", "INSUFFICIENT_EVIDENCE", "MANUAL_REVIEW"]

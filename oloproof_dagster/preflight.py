@@ -3,11 +3,10 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oloproof_dagster.cases import dataset_digest, file_digest, json_kind
+from oloproof_dagster.cases import dataset_digest, file_digest
 from oloproof_dagster.declarations import Contains, PythonCheck
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.files import shortened
 from oloproof_dagster.labels import read_labels
 from oloproof_dagster.loading import load_attribute, shape, takes
 from oloproof_dagster.own_files import OwnFiles
@@ -15,6 +14,7 @@ from oloproof_dagster.project import Project
 from oloproof_dagster.state import ABSENT, lookup, parse_path
 from oloproof_dagster.tables import CaseRow
 from oloproof_dagster.transforms import refuse_untransformable
+from oloproof_dagster.wording import json_kind, shortened
 
 
 def own_files(project: Project) -> OwnFiles:

@@ -7,12 +7,12 @@ from functools import cached_property
 from pathlib import Path
 
 from oloproof_dagster.declarations import Declaration, FaultRecovery, MetamorphicRelation
-from oloproof_dagster.errors import ConfigError, did_you_mean
-from oloproof_dagster.files import shortened
+from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.models import validate
 from oloproof_dagster.policy import Policy, load_policy
 from oloproof_dagster.slice_names import Slice, parse_slice
 from oloproof_dagster.suite import Suite, TransformDeclaration, slug_of
+from oloproof_dagster.wording import did_you_mean, shortened
 from oloproof_dagster.yaml_files import Mapping, line_of, read_yaml
 
 PROJECT_FILE = "oloproof.yaml"

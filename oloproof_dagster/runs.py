@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.errors import EvidenceError, counted
+from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence import Evidence
 from oloproof_dagster.panels import CasePanel, case_panels
 from oloproof_dagster.parquet import Stored
 from oloproof_dagster.project import OLOPROOF_FOLDER, Project, load_project
+from oloproof_dagster.wording import counted
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from oloproof_dagster.declarations import CALLABLE
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.files import shortened
 from oloproof_dagster.suite import slug_of
+from oloproof_dagster.wording import shortened
 
 EXAMPLES = Path(__file__).parent / "examples"
 

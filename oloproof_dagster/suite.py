@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from oloproof_dagster.declarations import EvaluatorDeclaration, a_callable
-from oloproof_dagster.files import shortened
 from oloproof_dagster.models import FileModel, Misplaced
 from oloproof_dagster.objects import PACKAGES
 from oloproof_dagster.slice_names import parse_slice
 from oloproof_dagster.state import parse_path
+from oloproof_dagster.wording import shortened
 
 MOST_WORKERS = 256
 MOST_RETRIES = 10

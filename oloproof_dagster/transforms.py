@@ -4,14 +4,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from oloproof_dagster.cases import case_digest, json_kind, suite_digest
+from oloproof_dagster.cases import case_digest, suite_digest
 from oloproof_dagster.digests import canonical_json, digest, digest_of_text, json_object, parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.files import shortened
 from oloproof_dagster.project import Project
 from oloproof_dagster.state import ABSENT, lookup, parse_path
 from oloproof_dagster.suite import TransformDeclaration
 from oloproof_dagster.tables import CaseRow, JSONText, SuiteRow
+from oloproof_dagster.wording import json_kind, shortened
 
 
 def transform_digest(transform: TransformDeclaration) -> str:

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from oloproof_dagster.cases import read_cases
 from oloproof_dagster.cli import main
-from oloproof_dagster.errors import LONGEST_MESSAGE, ConfigError, did_you_mean
+from oloproof_dagster.errors import LONGEST_MESSAGE, ConfigError
 from oloproof_dagster.loading import load_system
 from oloproof_dagster.preflight import check_files, readable_by_all
 from oloproof_dagster.project import load_project
 from oloproof_dagster.transforms import expand
+from oloproof_dagster.wording import did_you_mean
 
 SUITE = """\
 version: 1

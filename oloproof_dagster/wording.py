@@ -1,0 +1,34 @@
+"""Plain English for whoever reads an error: plurals, near misses, values cut short."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from oloproof_dagster.digests import integers_of_any_size
+
+
+def json_kind(value: Any) -> str:
+    """What a JSON value is, for a sentence that says what was found."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    return "empty text" if value == "" else f"the {'text' if isinstance(value, str) else 'number'} {shortened(value)}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`; did you mean 'x'?` with the known word that is nearest, or nothing where none is near."""
+    near = difflib.get_close_matches(word[:200], list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def counted(n: int, noun: str) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def shortened(value: Any) -> str:
+    """A value as Python writes it, cut where it is long."""
+    with integers_of_any_size():
+        text = repr(value[:100] if isinstance(value, str) else value)
+    return text if len(text) <= 80 else text[:77] + "..."
