@@ -21,12 +21,13 @@ from oloproof_dagster.assets.stage import Names, Stage, require_as_loaded
 from oloproof_dagster.assets.turns import require_turns
 from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence import Attempt
-from oloproof_dagster.execution import ENGINE_VERSION, Asked, Identity, Progress, facts
+from oloproof_dagster.execution import Asked, Progress
 from oloproof_dagster.parquet import Stored
 from oloproof_dagster.passes import Shard
 from oloproof_dagster.progress import current_progress
 from oloproof_dagster.project import Project, load_project
-from oloproof_dagster.tables import EXECUTIONS, STATES, SuiteRow
+from oloproof_dagster.records.keys import ENGINE_VERSION, Identity, facts
+from oloproof_dagster.records.tables import EXECUTIONS, STATES, SuiteRow
 
 GROUP = "execution"
 

@@ -22,7 +22,7 @@ from oloproof_dagster.markdown import table
 from oloproof_dagster.parquet import Stored
 from oloproof_dagster.policy import GATE_CHECK, Policy
 from oloproof_dagster.project import Project, load_project
-from oloproof_dagster.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, SuiteRow
+from oloproof_dagster.records.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, SuiteRow
 
 GROUP = "release"
 

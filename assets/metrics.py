@@ -10,8 +10,8 @@ from oloproof_dagster.intervals import STATISTICS_VERSION
 from oloproof_dagster.metrics import measure
 from oloproof_dagster.parquet import Stored
 from oloproof_dagster.project import Project
+from oloproof_dagster.records.tables import METRICS, SLICES, ExecutionRow, MetricRow, SuiteRow, VerdictRow
 from oloproof_dagster.slices import measure_slices, memberships
-from oloproof_dagster.tables import METRICS, SLICES, ExecutionRow, MetricRow, SuiteRow, VerdictRow
 
 GROUP = "judgment"
 

@@ -16,9 +16,9 @@ from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence import Evidence
 from oloproof_dagster.parquet import Staged, Stored, stage
 from oloproof_dagster.project import PROJECT_FILE, Project, load_project
+from oloproof_dagster.records.tables import TABLES, Table
 from oloproof_dagster.resources import EvidenceStore
 from oloproof_dagster.session import Session
-from oloproof_dagster.tables import TABLES, Table
 
 READER = dg.PythonObjectDagsterType(Stored, name="OloproofTable")
 

@@ -10,7 +10,7 @@ from oloproof_dagster.digests import digest
 from oloproof_dagster.parquet import Stored
 from oloproof_dagster.preflight import check_files, files_digest, readable_by_all
 from oloproof_dagster.project import Project
-from oloproof_dagster.tables import CASES, SUITE, CaseRow
+from oloproof_dagster.records.tables import CASES, SUITE, CaseRow
 from oloproof_dagster.transforms import SuiteCount, expand, transform_digest
 
 GROUP = "suite"

@@ -12,7 +12,7 @@ from oloproof_dagster.markdown import cell, table
 from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.parquet import Stored
 from oloproof_dagster.project import Project
-from oloproof_dagster.tables import VERDICTS, ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
+from oloproof_dagster.records.tables import VERDICTS, ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
 
 GROUP = "judgment"
 FAILURES_SHOWN = 50

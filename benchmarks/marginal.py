@@ -13,17 +13,19 @@ from typing import Any
 
 from oloproof_dagster.cases import read_cases
 from oloproof_dagster.evidence import Evidence
-from oloproof_dagster.execution import Asked, Identity
+from oloproof_dagster.execution import Asked
 from oloproof_dagster.judgment import Judgment, criteria
 from oloproof_dagster.loading import load_system
 from oloproof_dagster.parquet import Staged, Stored, stage
 from oloproof_dagster.passes import Pass, Recordings
 from oloproof_dagster.preflight import own_files
 from oloproof_dagster.project import Project, load_project
+from oloproof_dagster.records.keys import Identity
+from oloproof_dagster.records.replay_change import ReplayChange
+from oloproof_dagster.records.tables import SUITE, VERDICTS
+from oloproof_dagster.records.trajectory import from_text
 from oloproof_dagster.session import Session
-from oloproof_dagster.system import CurrentCase, ReplayChange, inside
-from oloproof_dagster.tables import SUITE, VERDICTS
-from oloproof_dagster.trajectory import from_text
+from oloproof_dagster.system import CurrentCase, inside
 from oloproof_dagster.transforms import SuiteCount, expand
 
 

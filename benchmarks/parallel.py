@@ -8,12 +8,13 @@ from pathlib import Path
 
 from oloproof_dagster.cases import read_cases
 from oloproof_dagster.evidence import Evidence
-from oloproof_dagster.execution import Asked, Identity
+from oloproof_dagster.execution import Asked
 from oloproof_dagster.parquet import stage
 from oloproof_dagster.passes import Pass
 from oloproof_dagster.project import load_project
+from oloproof_dagster.records.keys import Identity
+from oloproof_dagster.records.tables import SUITE
 from oloproof_dagster.session import Session
-from oloproof_dagster.tables import SUITE
 from oloproof_dagster.transforms import SuiteCount, expand
 
 WORKERS = 4

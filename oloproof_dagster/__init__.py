@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from oloproof_dagster.evaluators.verdict import Verdict as Verdict
     from oloproof_dagster.project import Project as Project
     from oloproof_dagster.project import load_project as load_project
+    from oloproof_dagster.records.comparison import Compared as Compared
+    from oloproof_dagster.records.replay_change import ReplayChange as ReplayChange
+    from oloproof_dagster.records.trajectory import AgentCheckpoint as AgentCheckpoint
+    from oloproof_dagster.records.trajectory import AgentConstraintCheck as AgentConstraintCheck
+    from oloproof_dagster.records.trajectory import AgentStep as AgentStep
+    from oloproof_dagster.records.trajectory import AgentTrajectory as AgentTrajectory
     from oloproof_dagster.resources import EvidenceStore as EvidenceStore
     from oloproof_dagster.resources import SandboxResource as SandboxResource
     from oloproof_dagster.runs import Run as Run
     from oloproof_dagster.runs import load_run as load_run
-    from oloproof_dagster.state import Compared as Compared
     from oloproof_dagster.system import Replayable as Replayable
-    from oloproof_dagster.system import ReplayChange as ReplayChange
     from oloproof_dagster.system import Stateful as Stateful
     from oloproof_dagster.system import current_case as current_case
-    from oloproof_dagster.trajectory import AgentCheckpoint as AgentCheckpoint
-    from oloproof_dagster.trajectory import AgentConstraintCheck as AgentConstraintCheck
-    from oloproof_dagster.trajectory import AgentStep as AgentStep
-    from oloproof_dagster.trajectory import AgentTrajectory as AgentTrajectory
 
 _HOME = {
-    "AgentCheckpoint": "trajectory",
-    "AgentConstraintCheck": "trajectory",
-    "AgentStep": "trajectory",
-    "AgentTrajectory": "trajectory",
+    "AgentCheckpoint": "records.trajectory",
+    "AgentConstraintCheck": "records.trajectory",
+    "AgentStep": "records.trajectory",
+    "AgentTrajectory": "records.trajectory",
     "CaseView": "evaluators.evidence",
-    "Compared": "state",
+    "Compared": "records.comparison",
     "ConfigError": "errors",
     "EvidenceError": "errors",
     "EvidenceStore": "resources",
@@ -48,7 +48,7 @@ _HOME = {
     "NotJSON": "errors",
     "OloproofError": "errors",
     "Project": "project",
-    "ReplayChange": "system",
+    "ReplayChange": "records.replay_change",
     "Replayable": "system",
     "Run": "runs",
     "SandboxResource": "resources",

@@ -18,8 +18,8 @@ from oloproof_dagster.intervals import (
 )
 from oloproof_dagster.metrics import clusters_of
 from oloproof_dagster.policy import Rule, State
-from oloproof_dagster.reasons import DecisionReason, VerdictReason
-from oloproof_dagster.tables import MetricRow
+from oloproof_dagster.records.reasons import DecisionReason, VerdictReason
+from oloproof_dagster.records.tables import MetricRow
 
 REALISTIC = 10_000_000
 """The most verdicts of one criterion that advice asks for."""

@@ -4,7 +4,7 @@ they are."""
 from dataclasses import dataclass
 from typing import Literal
 
-from oloproof_dagster.system import ReplayChange
+from oloproof_dagster.records.replay_change import ReplayChange
 
 Status = Literal["ok", "error", "timeout"]
 

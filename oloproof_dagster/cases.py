@@ -10,7 +10,7 @@ from oloproof_dagster.digests import canonical_json, digest_of_text, json_object
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.files import open_file, read_jsonl
 from oloproof_dagster.project import Project
-from oloproof_dagster.tables import CaseRow, JSONText
+from oloproof_dagster.records.tables import CaseRow, JSONText
 from oloproof_dagster.wording import did_you_mean, json_kind, shortened
 
 READER_VERSION = "1"

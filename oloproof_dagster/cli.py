@@ -228,8 +228,8 @@ def export(project: "Project", version: str | None, folder: Path | None) -> int:
       oloproof export --to tables
     """
     from oloproof_dagster.evidence import encode_version
+    from oloproof_dagster.records.tables import TABLES
     from oloproof_dagster.runs import load_run
-    from oloproof_dagster.tables import TABLES
 
     recorded = load_run(project, version)
     folder = folder or Path(f"oloproof-{encode_version(recorded.version)}")

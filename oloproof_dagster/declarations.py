@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from oloproof_dagster.models import FileModel, Misplaced
-from oloproof_dagster.state import Mode, decimal_of, parse_path
+from oloproof_dagster.records.comparison import Mode, decimal_of, parse_path
+from oloproof_dagster.records.replay_change import Fault
 from oloproof_dagster.wording import shortened
 
-Fault = Literal["error", "timeout", "malformed"]
 Relation = Literal["same_output", "same_actions", "same_state"]
 OnExecutionError = Literal["missing", "fail"]
 

@@ -19,8 +19,8 @@ from typing import Any, Literal
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.parquet import Stored
 from oloproof_dagster.parts import Parts
+from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.store import Busy, LocalFolder, Store
-from oloproof_dagster.tables import TABLES
 
 FORMER_ATTEMPTS_KEPT = 10
 LONGEST_NAME = 120

@@ -4,20 +4,25 @@ Finished executions go to parts as they come; the rows of both tables leave in t
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from oloproof_dagster.calls import Call, Outcome
-from oloproof_dagster.digests import canonical_json, digest_of_text, json_object
 from oloproof_dagster.ordered import Ordered, in_order
 from oloproof_dagster.parquet import Index
 from oloproof_dagster.parts import Parts
+from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
+from oloproof_dagster.records.tables import (
+    EXECUTIONS,
+    STATES,
+    ExecutionRow,
+    StateRow,
+    SuiteRow,
+    json_text,
+    retried_text,
+)
 from oloproof_dagster.sandboxes import Sandboxes, ask
 from oloproof_dagster.suite import Retries
-from oloproof_dagster.tables import EXECUTIONS, STATES, ExecutionRow, JSONText, StateRow, SuiteRow
-
-ENGINE_VERSION = "2"
 
 Progress = Callable[[str, int, int], None]
 """Told the stage, how many cases are done, and of how many."""
@@ -25,38 +30,6 @@ Progress = Callable[[str, int, int], None]
 
 def silent(stage: str, done: int, total: int) -> None:
     """Tells nobody."""
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Whose behaviour a piece of evidence is: the system's name, its version and the digest of its code."""
-
-    system: str
-    version: str
-    code: str
-    _members: dict[str, str] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        members = {name: canonical_json(getattr(self, name)) for name in ("system", "version", "code")}
-        object.__setattr__(self, "_members", members)
-
-    def key(self, domain: str, case: SuiteRow, **members: str) -> str:
-        """A digest over this identity, the case's id and what it gives the system, and further canonical texts."""
-        given = f'{{"initial_state":{case.initial_state or "null"},"input":{case.input}}}'
-        return digest_of_text(
-            domain,
-            json_object(
-                **self._members,
-                case=canonical_json(case.case_id),
-                given=f'"{digest_of_text("given/v1", given)}"',
-                **members,
-            ),
-        )
-
-
-def execution_key(identity: Identity, case: SuiteRow, trial: int) -> str:
-    """`execution/v1`: expectations, metadata and groups are not in it, so editing them executes nothing."""
-    return identity.key("execution/v1", case, trial=str(trial))
 
 
 @dataclass(slots=True)
@@ -85,7 +58,7 @@ N_FIELDS = 10
 """Of a part: what stands in both rows, once, and what stands in either, without the key."""
 
 
-class Recorded:
+class RecordedExecutions:
     """What is recorded of a release run's executions: its parts first, then the former tables' rows by key."""
 
     def __init__(self, parts: Parts, executions: Index[ExecutionRow], states: Index[StateRow]) -> None:
@@ -127,7 +100,7 @@ class Recorded:
 def execute(
     suite: Iterable[SuiteRow],
     sandboxes: Callable[[], Sandboxes],
-    recorded: Recorded,
+    recorded: RecordedExecutions,
     *,
     identity: Identity,
     asked: Asked,
@@ -164,7 +137,7 @@ def _finish(
     case: SuiteRow,
     trial: int,
     key: str,
-    recorded: Recorded,
+    recorded: RecordedExecutions,
     counts: Counts,
     place: Callable[[Executed], None],
     outcome: Outcome,
@@ -185,34 +158,3 @@ def _finish(
     recorded.keep(execution, state)
     counts.errors += outcome.status != "ok"
     place((execution, state))
-
-
-def initial_digest(case: SuiteRow) -> str | None:
-    """The digest that environment_state/v1 bears of the state that a case started from."""
-    return None if case.initial_state is None else digest_of_text("scenario.initial_state/v1", case.initial_state)
-
-
-def json_text(text: str | None) -> JSONText | None:
-    """A canonical text as a table's column takes it."""
-    return None if text is None else JSONText(text)
-
-
-def retried_text(errors: tuple[str, ...]) -> JSONText | None:
-    """The errors of the attempts before the last one, as a table's column takes them."""
-    return JSONText(canonical_json(list(errors))) if errors else None
-
-
-def facts(identity: Identity, attempt: int) -> dict[str, Any]:
-    """What a table of executions or replays says of itself, so that its rows' keys can be computed again."""
-    return {
-        "system": identity.system,
-        "version": identity.version,
-        "code": identity.code,
-        "attempt": attempt,
-        "engine": ENGINE_VERSION,
-    }
-
-
-def identity_of(facts: dict[str, Any]) -> Identity | None:
-    """The identity that a stored table was made under, or None where there is no table."""
-    return Identity(facts["system"], facts["version"], facts["code"]) if "code" in facts else None

@@ -6,10 +6,10 @@ Pure functions over recordings; `replay` makes the replays, `evaluators.recovery
 from dataclasses import dataclass
 
 from oloproof_dagster.declarations import FaultRecovery
-from oloproof_dagster.reasons import VerdictReason
-from oloproof_dagster.state import json_equal
-from oloproof_dagster.system import FAULT_RESULTS, ReplayChange
-from oloproof_dagster.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory
+from oloproof_dagster.records.comparison import json_equal
+from oloproof_dagster.records.reasons import VerdictReason
+from oloproof_dagster.records.replay_change import FAULT_RESULTS, ReplayChange
+from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory
 
 RESUME = ReplayChange()
 

@@ -12,8 +12,8 @@ from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.intervals import GUARDED
 from oloproof_dagster.policy import Policy, Rule, State
-from oloproof_dagster.reasons import DecisionReason, GateReason
-from oloproof_dagster.tables import DecisionRow, GateRow, JSONText, MetricRow
+from oloproof_dagster.records.reasons import DecisionReason, GateReason
+from oloproof_dagster.records.tables import DecisionRow, GateRow, JSONText, MetricRow
 
 Reasons = tuple[DecisionReason, ...]
 

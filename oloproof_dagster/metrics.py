@@ -17,8 +17,8 @@ from oloproof_dagster.intervals import (
     clopper_pearson_missing_bounded,
     korn_graubard_guarded,
 )
-from oloproof_dagster.reasons import DecisionReason
-from oloproof_dagster.tables import JSONText, MetricRow, VerdictRow
+from oloproof_dagster.records.reasons import DecisionReason
+from oloproof_dagster.records.tables import JSONText, MetricRow, VerdictRow
 
 PASSED, FAILED, MISSING, NOT_APPLICABLE = "passed", "failed", "missing", "not_applicable"
 _ONE = {PASSED: (1, 0, 0), FAILED: (0, 1, 0), MISSING: (0, 0, 1)}

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.execution import Identity, execution_key, identity_of
 from oloproof_dagster.parquet import Index, Stored
-from oloproof_dagster.replay import replay_key
-from oloproof_dagster.system import ReplayChange
-from oloproof_dagster.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
-from oloproof_dagster.trajectory import digest_without_latency, from_text
+from oloproof_dagster.records.keys import Identity, execution_key, identity_of, replay_key
+from oloproof_dagster.records.replay_change import ReplayChange
+from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
+from oloproof_dagster.records.trajectory import digest_without_latency, from_text
 
 FindTable = Callable[[str], Stored[Any]]
 

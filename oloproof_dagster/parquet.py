@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from oloproof_dagster.columns import column
 from oloproof_dagster.digests import dump
 from oloproof_dagster.errors import EvidenceError, writing_to
+from oloproof_dagster.records.tables import Row, Table
 from oloproof_dagster.store import RemoteFile
-from oloproof_dagster.tables import Row, Table
 
 if TYPE_CHECKING:
     import pandas as pd

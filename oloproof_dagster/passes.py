@@ -12,15 +12,16 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from oloproof_dagster import execution, replay
 from oloproof_dagster.collector import seldom_collected
 from oloproof_dagster.declarations import FaultRecovery
 from oloproof_dagster.evidence import Attempt, Evidence
-from oloproof_dagster.execution import Asked, Counts, Identity, facts
+from oloproof_dagster.execution import Asked, Counts, Executed, RecordedExecutions, execute
 from oloproof_dagster.parquet import Index, Staged, Stored, writing
+from oloproof_dagster.records.keys import Identity, facts, identity_of
+from oloproof_dagster.records.tables import EXECUTIONS, REPLAYS, STATES, ReplayRow, SuiteRow
+from oloproof_dagster.replay import RecordedReplays, Source, replay_all, sources
 from oloproof_dagster.sandboxes import Sandboxes
 from oloproof_dagster.system import INTERRUPTS
-from oloproof_dagster.tables import EXECUTIONS, REPLAYS, STATES, ReplayRow, SuiteRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +95,15 @@ class Pass:
         return counts
 
     @contextmanager
-    def _executing(self, suite: Iterable[SuiteRow], counts: Counts) -> Iterator[Iterator[execution.Executed]]:
+    def _executing(self, suite: Iterable[SuiteRow], counts: Counts) -> Iterator[Iterator[Executed]]:
         with (
             self.evidence.parts(self.attempt, "executions") as parts,
             self._index("trajectories") as executions,
             self._index("environment_states") as states,
             self._at_work(counts),
         ):
-            recorded = execution.Recorded(parts, executions, states)
-            yield execution.execute(
-                suite, self.sandboxes, recorded, identity=self.identity, asked=self.asked, counts=counts
-            )
+            recorded = RecordedExecutions(parts, executions, states)
+            yield execute(suite, self.sandboxes, recorded, identity=self.identity, asked=self.asked, counts=counts)
 
     @contextmanager
     def _replaying(
@@ -120,10 +119,10 @@ class Pass:
             closing(recordings.sources(holds)) as sources,
             self._at_work(counts),
         ):
-            yield replay.replay_all(
+            yield replay_all(
                 sources,
                 self.sandboxes,
-                replay.Recorded(parts, former),
+                RecordedReplays(parts, former),
                 declared=declared,
                 identity=self.identity,
                 asked=self.asked,
@@ -156,15 +155,15 @@ class Recordings:
 
     def __init__(self, suite: Stored[Any], executions: Stored[Any], states: Stored[Any]) -> None:
         self.upstream = (suite, executions, states)
-        self.identity = execution.identity_of(executions.facts())
+        self.identity = identity_of(executions.facts())
         self.trials = int(executions.facts().get("trials", 1))
         self.n_cases = int(suite.facts().get("n_source_cases", 0))
 
-    def sources(self, holds: Callable[[SuiteRow], bool]) -> Generator[replay.Source, None, None]:
+    def sources(self, holds: Callable[[SuiteRow], bool]) -> Generator[Source, None, None]:
         """Those sources that `holds` says yes to, one by one; closing it lets the tables go."""
         suite, executions, states = self.upstream
         if self.identity is None:
             return
         with closing(Index(executions)) as executed, closing(Index(states)) as left:
             rows = filter(holds, suite.rows())
-            yield from replay.sources(rows, executed, left, self.identity, self.trials)
+            yield from sources(rows, executed, left, self.identity, self.trials)

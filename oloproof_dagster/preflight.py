@@ -11,8 +11,8 @@ from oloproof_dagster.labels import read_labels
 from oloproof_dagster.loading import load_attribute, shape, takes
 from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.project import Project
-from oloproof_dagster.state import ABSENT, lookup, parse_path
-from oloproof_dagster.tables import CaseRow
+from oloproof_dagster.records.comparison import ABSENT, lookup, parse_path
+from oloproof_dagster.records.tables import CaseRow
 from oloproof_dagster.transforms import refuse_untransformable
 from oloproof_dagster.wording import json_kind, shortened
 

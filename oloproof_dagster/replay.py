@@ -10,18 +10,26 @@ from functools import cached_property
 from oloproof_dagster.calls import Call, Outcome, ReplayOf
 from oloproof_dagster.declarations import FaultRecovery
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.execution import Asked, Counts, Identity, execution_key, json_text, retried_text
+from oloproof_dagster.execution import Asked, Counts
 from oloproof_dagster.fault import RESUME, Target, target, why_control_is_discarded, why_fault_is_discarded
 from oloproof_dagster.ordered import Ordered, in_order
 from oloproof_dagster.parquet import Index
 from oloproof_dagster.parts import Parts
-from oloproof_dagster.reasons import VerdictReason
-from oloproof_dagster.sandboxes import Sandboxes, ask
-from oloproof_dagster.state import json_equal
-from oloproof_dagster.system import ReplayChange
-from oloproof_dagster.tables import REPLAYS, ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow
-from oloproof_dagster.trajectory import (
-    AgentCheckpoint,
+from oloproof_dagster.records.comparison import json_equal
+from oloproof_dagster.records.keys import Identity, execution_key, replay_key
+from oloproof_dagster.records.reasons import VerdictReason
+from oloproof_dagster.records.replay_change import ReplayChange
+from oloproof_dagster.records.tables import (
+    REPLAYS,
+    ExecutionRow,
+    JSONText,
+    ReplayRow,
+    StateRow,
+    SuiteRow,
+    json_text,
+    retried_text,
+)
+from oloproof_dagster.records.trajectory import (
     AgentTrajectory,
     checkpoint_text,
     digest_without_latency,
@@ -29,22 +37,10 @@ from oloproof_dagster.trajectory import (
     splice,
     valid_text,
 )
+from oloproof_dagster.sandboxes import Sandboxes, ask
 
 
-def replay_key(
-    identity: Identity, case: SuiteRow, trajectory_digest: str, checkpoint: AgentCheckpoint, change: ReplayChange
-) -> str:
-    """`replay/v1`; trials whose recordings are equal share a replay."""
-    return identity.key(
-        "replay/v1",
-        case,
-        trajectory=f'"{trajectory_digest}"',
-        checkpoint=checkpoint_text(checkpoint),
-        change=change.text,
-    )
-
-
-class Recorded:
+class RecordedReplays:
     """What is recorded of a release run's replays: its parts first, then the former table's rows by key."""
 
     def __init__(self, parts: Parts, former: Index[ReplayRow]) -> None:
@@ -106,7 +102,7 @@ def sources(
 def replay_all(
     cases: Iterable[Source],
     sandboxes: Callable[[], Sandboxes],
-    recorded: Recorded,
+    recorded: RecordedReplays,
     *,
     declared: tuple[FaultRecovery, ...],
     identity: Identity,
@@ -130,7 +126,7 @@ class _Replays:
 
     source: Source
     sandboxes: Callable[[], Sandboxes]
-    recorded: Recorded
+    recorded: RecordedReplays
     identity: Identity
     asked: Asked
     counts: Counts

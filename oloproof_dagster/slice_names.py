@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from oloproof_dagster.digests import canonical_json
-from oloproof_dagster.trajectory import AgentTrajectory
+from oloproof_dagster.records.trajectory import AgentTrajectory
 
 Kind = Literal["metadata", "tool_calls", "trajectory_length", "first_tool"]
 

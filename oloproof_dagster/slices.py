@@ -6,13 +6,13 @@ Slices describe. No rule reads them and no curve is fitted across them.
 from collections.abc import Iterable, Mapping, Sequence
 
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.execution import execution_key, identity_of
 from oloproof_dagster.metrics import NOT_APPLICABLE, Bounds, Tally
 from oloproof_dagster.parquet import Index, Stored
-from oloproof_dagster.reasons import DecisionReason
+from oloproof_dagster.records.keys import execution_key, identity_of
+from oloproof_dagster.records.reasons import DecisionReason
+from oloproof_dagster.records.tables import ExecutionRow, SliceRow, SuiteRow, VerdictRow
+from oloproof_dagster.records.trajectory import from_text
 from oloproof_dagster.slice_names import Slice, parse_slice
-from oloproof_dagster.tables import ExecutionRow, SliceRow, SuiteRow, VerdictRow
-from oloproof_dagster.trajectory import from_text
 
 Memberships = Mapping[tuple[str, int], tuple[tuple[str, str], ...]]
 """For a case id and trial, the (slice, value) pairs that it belongs to."""

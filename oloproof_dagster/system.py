@@ -5,20 +5,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from oloproof_dagster.declarations import Fault
-from oloproof_dagster.digests import dump, parse_canonical
+from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import MalformedTrajectory
-from oloproof_dagster.trajectory import AgentCheckpoint, AgentTrajectory, recorded_text
-
-FAULT_RESULTS: dict[Fault, dict[str, str]] = {
-    "error": {"error": "internal error"},
-    "timeout": {"error": "timeout"},
-    "malformed": {"raw": '{"status": '},
-}
-"""What the agent sees instead of the call's result; plain on purpose, nothing in it says that this is a test."""
+from oloproof_dagster.records.replay_change import ReplayChange
+from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentTrajectory, recorded_text
 
 
 @runtime_checkable
@@ -38,28 +30,6 @@ class Replayable(Protocol):
 
     def replay(self, trajectory: AgentTrajectory, *, checkpoint: AgentCheckpoint, change: "ReplayChange") -> Any:
         """The continuation only: what the agent did from the checkpoint on, steps numbered from 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayChange:
-    """What is different in a replay: nothing (`resume`), or the result of one call (`inject_fault`).
-
-    `step_index` is the faulted call's index in the recording.
-    """
-
-    kind: Literal["resume", "inject_fault"] = "resume"
-    step_index: int | None = None
-    fault: Fault | None = None
-
-    @property
-    def fault_result(self) -> dict[str, str] | None:
-        """A fresh copy of the result that the faulted call returns; None for `resume`."""
-        return dict(FAULT_RESULTS[self.fault]) if self.fault else None
-
-    @property
-    def text(self) -> str:
-        """The change's canonical text, as replay keys take it."""
-        return dump({"kind": self.kind, "step_index": self.step_index, "fault": self.fault})
 
 
 class CurrentCase:

@@ -1,8 +1,8 @@
 """Verdicts written as letters: P passed, F failed, M and T missing, N not applicable."""
 
 from oloproof_dagster.metrics import measure
-from oloproof_dagster.reasons import VerdictReason
-from oloproof_dagster.tables import MetricRow, VerdictRow
+from oloproof_dagster.records.reasons import VerdictReason
+from oloproof_dagster.records.tables import MetricRow, VerdictRow
 
 STATUSES = {"P": "passed", "F": "failed", "M": "missing", "T": "missing", "N": "not_applicable"}
 REASONS = {

@@ -13,8 +13,8 @@ from oloproof_dagster.gate import SuiteFacts, decide
 from oloproof_dagster.intervals import GUARDED, clopper_pearson_missing_bounded
 from oloproof_dagster.metrics import measure
 from oloproof_dagster.policy import Policy, Rule, State
-from oloproof_dagster.reasons import DecisionReason, VerdictReason
-from oloproof_dagster.tables import DecisionRow, VerdictRow
+from oloproof_dagster.records.reasons import DecisionReason, VerdictReason
+from oloproof_dagster.records.tables import DecisionRow, VerdictRow
 from tests.letters import measured
 
 

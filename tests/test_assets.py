@@ -14,7 +14,7 @@ import dagster as dg
 import pytest
 
 from oloproof_dagster import EvidenceError, build_definitions, load_project, load_run
-from oloproof_dagster.execution import Recorded
+from oloproof_dagster.execution import RecordedExecutions
 from oloproof_dagster.parquet import Index
 from oloproof_dagster.runs import evidence_of
 from tests.interrupts import interruptible
@@ -815,6 +815,6 @@ def test_what_a_killed_retry_has_finished_is_kept_by_a_plain_run(till: Home) -> 
         closing(Index(executions)) as former,
         closing(Index(states)) as left,
     ):
-        Recorded(parts, former, left).keep(finished, next(states.rows()))
+        RecordedExecutions(parts, former, left).keep(finished, next(states.rows()))
     till.run()
     assert [row.status for row in evidence.table("trajectories", "v1").rows()] == ["ok", "error", "error"]

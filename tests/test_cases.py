@@ -13,7 +13,7 @@ from oloproof_dagster.cases import Reading, dataset_digest, read_cases, suite_di
 from oloproof_dagster.digests import canonical_json, digest, parse_canonical
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project import load_project
-from oloproof_dagster.tables import CaseRow
+from oloproof_dagster.records.tables import CaseRow
 from tests.projects import case, write_project
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "digests.json").read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oloproof_dagster.columns import column
-from oloproof_dagster.tables import TABLES
+from oloproof_dagster.records.tables import TABLES
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from oloproof_dagster.evidence import Evidence
-from oloproof_dagster.tables import TABLES
+from oloproof_dagster.records.tables import TABLES
 from tests.projects import case, write_project
 from tests.runs import COUNTED_TILL, NO_FAILURE, rules
 from tests.workers import noted

@@ -28,7 +28,7 @@ from oloproof_dagster.digests import (
     sha256,
 )
 from oloproof_dagster.errors import NotJSON
-from oloproof_dagster.state import json_equal
+from oloproof_dagster.records.comparison import json_equal
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "digests.json").read_text(encoding="utf-8"))
 

@@ -40,7 +40,6 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import oloproof_dagster
-from oloproof_dagster import trajectory
 from oloproof_dagster.assets.release_run import project_definitions
 from oloproof_dagster.cases import KEYS, read_cases
 from oloproof_dagster.cli import cli, main
@@ -51,10 +50,11 @@ from oloproof_dagster.files import read_jsonl
 from oloproof_dagster.intervals import Clusters, clopper_pearson_missing_bounded, korn_graubard_guarded
 from oloproof_dagster.labels import read_labels
 from oloproof_dagster.project import load_project
-from oloproof_dagster.reasons import DecisionReason, GateReason, VerdictReason
+from oloproof_dagster.records import trajectory
+from oloproof_dagster.records.reasons import DecisionReason, GateReason, VerdictReason
+from oloproof_dagster.records.replay_change import FAULT_RESULTS
+from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.suite import Retries
-from oloproof_dagster.system import FAULT_RESULTS
-from oloproof_dagster.tables import TABLES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.is_file()]
@@ -668,7 +668,7 @@ def test_the_public_names_are_listed() -> None:
 
 def test_the_attributes_of_a_case_view_are_listed() -> None:
     from oloproof_dagster.evaluators.evidence import CaseEvidence
-    from oloproof_dagster.tables import JSONText, SuiteRow
+    from oloproof_dagster.records.tables import JSONText, SuiteRow
 
     empty = JSONText("{}")
     row = SuiteRow("c", "sha256:0", 1, empty, empty, empty, None, None, cluster="c")

@@ -16,10 +16,10 @@ from oloproof_dagster.digests import MOST_LEVELS, canonical_json
 from oloproof_dagster.evaluators import Criterion, build
 from oloproof_dagster.evaluators.evidence import CaseEvidence, CaseView
 from oloproof_dagster.evaluators.verdict import Verdict
-from oloproof_dagster.reasons import VerdictReason
-from oloproof_dagster.state import ABSENT, Compared
-from oloproof_dagster.tables import ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow, VerdictRow
-from oloproof_dagster.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, recorded_text
+from oloproof_dagster.records.comparison import ABSENT, Compared
+from oloproof_dagster.records.reasons import VerdictReason
+from oloproof_dagster.records.tables import ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow, VerdictRow
+from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, recorded_text
 from tests.engine import AGENT, AGENT_SYSTEM, Engine, agent_case
 from tests.interrupts import ctrl_c, interruptible
 from tests.projects import write_project

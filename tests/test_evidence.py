@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence import FORMER_ATTEMPTS_KEPT, Attempt, Evidence, encode_version
 from oloproof_dagster.parquet import stage
-from oloproof_dagster.tables import GATE, GateRow, JSONText
+from oloproof_dagster.records.tables import GATE, GateRow, JSONText
 from tests.holding import another_holding
 
 unhurried = settings(deadline=None)  # on a busy machine an example may take long

@@ -17,11 +17,12 @@ import pytest
 from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.digests import digest
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.execution import Asked, Identity, execution_key, initial_digest
+from oloproof_dagster.execution import Asked
 from oloproof_dagster.parts import Parts
 from oloproof_dagster.passes import Pass
+from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
+from oloproof_dagster.records.tables import JSONText, SuiteRow
 from oloproof_dagster.session import Session
-from oloproof_dagster.tables import JSONText, SuiteRow
 from tests.engine import Engine, contents
 from tests.projects import TILL, case, write_project
 

@@ -23,8 +23,8 @@ from oloproof_dagster.labels import (
     write_pairs,
 )
 from oloproof_dagster.project import Project, load_project
+from oloproof_dagster.records.tables import SuiteRow
 from oloproof_dagster.suite import TransformDeclaration
-from oloproof_dagster.tables import SuiteRow
 from oloproof_dagster.transforms import expand
 from tests.projects import case, write_project
 

@@ -24,9 +24,9 @@ from oloproof_dagster.evidence import Evidence
 from oloproof_dagster.lease import RENEWALS, Holder, Lease
 from oloproof_dagster.objects import Objects
 from oloproof_dagster.parquet import stage
+from oloproof_dagster.records.tables import GATE, GateRow, JSONText
 from oloproof_dagster.segments import PUT_SECONDS, SEGMENT_BYTES
 from oloproof_dagster.store import Busy, LocalFolder, Store
-from oloproof_dagster.tables import GATE, GateRow, JSONText
 from tests.holding import another_holding
 from tests.object_storage import BUCKET, Server, relay, running_server
 from tests.projects import case, write_project

@@ -21,10 +21,11 @@ from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.loading import System, load_system
 from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.project import load_project
+from oloproof_dagster.records.replay_change import ReplayChange
+from oloproof_dagster.records.tables import JSONText, SuiteRow
+from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, from_text, recorded_text
 from oloproof_dagster.sandbox import Sandbox
-from oloproof_dagster.system import INTERRUPTS, ReplayChange, current_case
-from oloproof_dagster.tables import JSONText, SuiteRow
-from oloproof_dagster.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, from_text, recorded_text
+from oloproof_dagster.system import INTERRUPTS, current_case
 from tests.engine import Engine
 from tests.interrupts import ctrl_c, interruptible
 from tests.projects import TILL, write_project

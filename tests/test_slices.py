@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from oloproof_dagster.intervals import EXACT, GUARDED
 from oloproof_dagster.metrics import measure
-from oloproof_dagster.reasons import DecisionReason
+from oloproof_dagster.records.reasons import DecisionReason
+from oloproof_dagster.records.tables import SliceRow, VerdictRow
+from oloproof_dagster.records.trajectory import AgentStep, AgentTrajectory
 from oloproof_dagster.slice_names import parse_slice
 from oloproof_dagster.slices import measure_slices
-from oloproof_dagster.tables import SliceRow, VerdictRow
-from oloproof_dagster.trajectory import AgentStep, AgentTrajectory
 from tests.letters import REASONS, STATUSES
 
 BOUNDS = st.lists(st.integers(1, 40), min_size=1, max_size=5, unique=True).map(sorted)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oloproof_dagster.digests import canonical_copy
-from oloproof_dagster.state import (
+from oloproof_dagster.records.comparison import (
     ABSENT,
     EXACT,
     MOST_DIFFERENCES,

@@ -16,7 +16,7 @@ from oloproof_dagster import parquet
 from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.parquet import GROUP_ROWS, Index, Stored, stage
-from oloproof_dagster.tables import (
+from oloproof_dagster.records.tables import (
     EXECUTIONS,
     REPLAYS,
     STATES,

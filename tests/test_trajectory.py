@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from oloproof_dagster.digests import canonical_json, sha256
 from oloproof_dagster.errors import MalformedTrajectory
-from oloproof_dagster.trajectory import (
+from oloproof_dagster.records.trajectory import (
     AgentCheckpoint,
     AgentConstraintCheck,
     AgentStep,

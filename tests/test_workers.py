@@ -23,19 +23,7 @@ from oloproof_dagster.project import load_project
 from oloproof_dagster.resources import SandboxResource
 from tests.engine import AGENT, AGENT_SYSTEM, Engine, agent_case, contents
 from tests.projects import write_project
-from tests.workers import (
-    ABUSER,
-    SYSTEM,
-    alive,
-    answers,
-    call,
-    gone,
-    mentioning,
-    noted,
-    outcomes,
-    sandboxes_of,
-    written,
-)
+from tests.workers import ABUSER, SYSTEM, alive, answers, call, gone, mentioning, noted, outcomes, sandboxes_of, written
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 LIMIT = 0.3

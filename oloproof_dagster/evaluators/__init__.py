@@ -25,8 +25,8 @@ from oloproof_dagster.evaluators.relation import RelationEvaluator
 from oloproof_dagster.evaluators.state import StateMatchesEvaluator, StateUnchangedEvaluator
 from oloproof_dagster.evaluators.tools import ToolCallsEvaluator
 from oloproof_dagster.evaluators.verdict import Verdict, failed, missing, not_applicable
-from oloproof_dagster.reasons import VerdictReason
-from oloproof_dagster.tables import JSONText, VerdictRow
+from oloproof_dagster.records.reasons import VerdictReason
+from oloproof_dagster.records.tables import JSONText, VerdictRow
 
 
 class Evaluator(Protocol):

@@ -5,9 +5,17 @@ from typing import Any
 from oloproof_dagster.declarations import MetamorphicRelation
 from oloproof_dagster.evaluators.evidence import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
-from oloproof_dagster.reasons import VerdictReason
-from oloproof_dagster.state import ABSENT, Comparison, compare_at, json_equal, lookup, parse_path, show_path
-from oloproof_dagster.trajectory import AgentTrajectory
+from oloproof_dagster.records.comparison import (
+    ABSENT,
+    Comparison,
+    compare_at,
+    json_equal,
+    lookup,
+    parse_path,
+    show_path,
+)
+from oloproof_dagster.records.reasons import VerdictReason
+from oloproof_dagster.records.trajectory import AgentTrajectory
 
 
 class RelationEvaluator:

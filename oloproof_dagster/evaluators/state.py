@@ -3,8 +3,8 @@
 from oloproof_dagster.declarations import StateMatches, StateUnchanged
 from oloproof_dagster.evaluators.evidence import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
-from oloproof_dagster.reasons import VerdictReason
-from oloproof_dagster.state import ABSENT, EXACT, Comparison, compare_at, lookup, parse_path, show_path
+from oloproof_dagster.records.comparison import ABSENT, EXACT, Comparison, compare_at, lookup, parse_path, show_path
+from oloproof_dagster.records.reasons import VerdictReason
 
 
 class StateMatchesEvaluator:

@@ -3,7 +3,7 @@
 from oloproof_dagster.declarations import ToolCalls
 from oloproof_dagster.evaluators.evidence import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, failed, missing, passed
-from oloproof_dagster.reasons import VerdictReason
+from oloproof_dagster.records.reasons import VerdictReason
 
 
 class ToolCallsEvaluator:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from oloproof_dagster.reasons import VerdictReason
-from oloproof_dagster.state import Compared
+from oloproof_dagster.records.comparison import Compared
+from oloproof_dagster.records.reasons import VerdictReason
 
 Status = Literal["passed", "failed", "missing", "not_applicable"]
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, NewType, TypeVar, Union, get_arg
 
 import pyarrow as pa
 
+from oloproof_dagster.digests import canonical_json
+
 if TYPE_CHECKING:
     pass
 
@@ -256,3 +258,13 @@ TABLES: dict[str, Table[Any]] = {
     table.name: table
     for table in (CASES, SUITE, EXECUTIONS, STATES, REPLAYS, VERDICTS, METRICS, SLICES, DECISIONS, GATE)
 }
+
+
+def json_text(text: str | None) -> JSONText | None:
+    """A canonical text as a table's column takes it."""
+    return None if text is None else JSONText(text)
+
+
+def retried_text(errors: tuple[str, ...]) -> JSONText | None:
+    """The errors of the attempts before the last one, as a table's column takes them."""
+    return JSONText(canonical_json(list(errors))) if errors else None

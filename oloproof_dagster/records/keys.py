@@ -1,0 +1,77 @@
+"""The keys that evidence is recorded under and found again by."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from oloproof_dagster.digests import canonical_json, digest_of_text, json_object
+from oloproof_dagster.records.replay_change import ReplayChange
+from oloproof_dagster.records.tables import SuiteRow
+from oloproof_dagster.records.trajectory import AgentCheckpoint, checkpoint_text
+
+ENGINE_VERSION = "2"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Whose behaviour a piece of evidence is: the system's name, its version and the digest of its code."""
+
+    system: str
+    version: str
+    code: str
+    _members: dict[str, str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        members = {name: canonical_json(getattr(self, name)) for name in ("system", "version", "code")}
+        object.__setattr__(self, "_members", members)
+
+    def key(self, domain: str, case: SuiteRow, **members: str) -> str:
+        """A digest over this identity, the case's id and what it gives the system, and further canonical texts."""
+        given = f'{{"initial_state":{case.initial_state or "null"},"input":{case.input}}}'
+        return digest_of_text(
+            domain,
+            json_object(
+                **self._members,
+                case=canonical_json(case.case_id),
+                given=f'"{digest_of_text("given/v1", given)}"',
+                **members,
+            ),
+        )
+
+
+def execution_key(identity: Identity, case: SuiteRow, trial: int) -> str:
+    """`execution/v1`: expectations, metadata and groups are not in it, so editing them executes nothing."""
+    return identity.key("execution/v1", case, trial=str(trial))
+
+
+def initial_digest(case: SuiteRow) -> str | None:
+    """The digest that environment_state/v1 bears of the state that a case started from."""
+    return None if case.initial_state is None else digest_of_text("scenario.initial_state/v1", case.initial_state)
+
+
+def facts(identity: Identity, attempt: int) -> dict[str, Any]:
+    """What a table of executions or replays says of itself, so that its rows' keys can be computed again."""
+    return {
+        "system": identity.system,
+        "version": identity.version,
+        "code": identity.code,
+        "attempt": attempt,
+        "engine": ENGINE_VERSION,
+    }
+
+
+def identity_of(facts: dict[str, Any]) -> Identity | None:
+    """The identity that a stored table was made under, or None where there is no table."""
+    return Identity(facts["system"], facts["version"], facts["code"]) if "code" in facts else None
+
+
+def replay_key(
+    identity: Identity, case: SuiteRow, trajectory_digest: str, checkpoint: AgentCheckpoint, change: ReplayChange
+) -> str:
+    """`replay/v1`; trials whose recordings are equal share a replay."""
+    return identity.key(
+        "replay/v1",
+        case,
+        trajectory=f'"{trajectory_digest}"',
+        checkpoint=checkpoint_text(checkpoint),
+        change=change.text,
+    )
