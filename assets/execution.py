@@ -20,9 +20,9 @@ from oloproof_dagster.assets.shards import (
 from oloproof_dagster.assets.stage import Names, Stage, require_as_loaded
 from oloproof_dagster.assets.turns import require_turns
 from oloproof_dagster.digests import digest
-from oloproof_dagster.evidence import Attempt
+from oloproof_dagster.evidence.evidence import Attempt
+from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.execution import Asked, Progress
-from oloproof_dagster.parquet import Stored
 from oloproof_dagster.passes import Shard
 from oloproof_dagster.progress import current_progress
 from oloproof_dagster.project import Project, load_project

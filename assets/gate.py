@@ -16,10 +16,10 @@ from oloproof_dagster.assets.stage import Made, Names, Stage
 from oloproof_dagster.cases import file_digest
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import EvidenceError
+from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.gate import SuiteFacts, decide, settle
 from oloproof_dagster.labels import unchecked_criteria, validities
 from oloproof_dagster.markdown import table
-from oloproof_dagster.parquet import Stored
 from oloproof_dagster.policy import GATE_CHECK, Policy
 from oloproof_dagster.project import Project, load_project
 from oloproof_dagster.records.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, SuiteRow

@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict
 
 from oloproof_dagster.assets.stage import READER, Names, Stage
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.evidence import Attempt, What
+from oloproof_dagster.evidence.evidence import Attempt, What
+from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.execution import Asked, Counts, Progress, silent
-from oloproof_dagster.parquet import Stored
 from oloproof_dagster.passes import Pass, shard_of
 from oloproof_dagster.progress import current_progress
 from oloproof_dagster.records.keys import Identity

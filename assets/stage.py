@@ -13,8 +13,8 @@ from typing import Any
 import dagster as dg
 
 from oloproof_dagster.digests import digest
-from oloproof_dagster.evidence import Evidence
-from oloproof_dagster.parquet import Staged, Stored, stage
+from oloproof_dagster.evidence.evidence import Evidence
+from oloproof_dagster.evidence.parquet import Staged, Stored, stage
 from oloproof_dagster.project import PROJECT_FILE, Project, load_project
 from oloproof_dagster.records.tables import TABLES, Table
 from oloproof_dagster.resources import EvidenceStore

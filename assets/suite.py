@@ -7,7 +7,7 @@ import dagster as dg
 from oloproof_dagster.assets.stage import Made, Names, Stage, require_as_loaded
 from oloproof_dagster.cases import READER_VERSION, Reading, dataset_digest, read_cases
 from oloproof_dagster.digests import digest
-from oloproof_dagster.parquet import Stored
+from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.preflight import check_files, files_digest, readable_by_all
 from oloproof_dagster.project import Project
 from oloproof_dagster.records.tables import CASES, SUITE, CaseRow

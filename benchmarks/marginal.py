@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from oloproof_dagster.cases import read_cases
-from oloproof_dagster.evidence import Evidence
+from oloproof_dagster.evidence.evidence import Evidence
+from oloproof_dagster.evidence.parquet import Staged, Stored, stage
 from oloproof_dagster.execution import Asked
 from oloproof_dagster.judgment import Judgment, criteria
 from oloproof_dagster.loading import load_system
-from oloproof_dagster.parquet import Staged, Stored, stage
 from oloproof_dagster.passes import Pass, Recordings
 from oloproof_dagster.preflight import own_files
 from oloproof_dagster.project import Project, load_project

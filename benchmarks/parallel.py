@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 from oloproof_dagster.cases import read_cases
-from oloproof_dagster.evidence import Evidence
+from oloproof_dagster.evidence.evidence import Evidence
+from oloproof_dagster.evidence.parquet import stage
 from oloproof_dagster.execution import Asked
-from oloproof_dagster.parquet import stage
 from oloproof_dagster.passes import Pass
 from oloproof_dagster.project import load_project
 from oloproof_dagster.records.keys import Identity

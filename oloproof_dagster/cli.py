@@ -227,7 +227,7 @@ def export(project: "Project", version: str | None, folder: Path | None) -> int:
     Example:
       oloproof export --to tables
     """
-    from oloproof_dagster.evidence import encode_version
+    from oloproof_dagster.evidence.evidence import encode_version
     from oloproof_dagster.records.tables import TABLES
     from oloproof_dagster.runs import load_run
 

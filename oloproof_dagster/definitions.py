@@ -13,7 +13,7 @@ from oloproof_dagster.assets.replays import replay_assets
 from oloproof_dagster.assets.stage import Names
 from oloproof_dagster.assets.suite import suite_assets
 from oloproof_dagster.assets.verdicts import verdict_assets
-from oloproof_dagster.evidence import Evidence
+from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.project import OLOPROOF_FOLDER, Project, load_project
 from oloproof_dagster.resources import EvidenceIOManager, EvidenceStore, SandboxResource
 from oloproof_dagster.resources.steps import StepValuesIOManager

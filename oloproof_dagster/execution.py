@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from oloproof_dagster.calls import Call, Outcome
+from oloproof_dagster.evidence.parquet import Index
+from oloproof_dagster.evidence.resume_log import Parts
 from oloproof_dagster.ordered import Ordered, in_order
-from oloproof_dagster.parquet import Index
-from oloproof_dagster.parts import Parts
 from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
 from oloproof_dagster.records.tables import (
     EXECUTIONS,

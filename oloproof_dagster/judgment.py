@@ -6,9 +6,9 @@ from typing import Any
 from oloproof_dagster.collector import seldom_collected
 from oloproof_dagster.evaluators import Criterion, build
 from oloproof_dagster.evaluators.evidence import CaseEvidence
+from oloproof_dagster.evidence.parquet import Index, Stored
 from oloproof_dagster.loading import load_attribute
 from oloproof_dagster.own_files import OwnFiles
-from oloproof_dagster.parquet import Index, Stored
 from oloproof_dagster.project import Project
 from oloproof_dagster.records.keys import execution_key, identity_of, replay_key
 from oloproof_dagster.records.replay_change import ReplayChange

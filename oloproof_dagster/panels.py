@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.parquet import Index, Stored
+from oloproof_dagster.evidence.parquet import Index, Stored
 from oloproof_dagster.records.keys import Identity, execution_key, identity_of, replay_key
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.evidence import Evidence
+from oloproof_dagster.evidence.evidence import Evidence
+from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.panels import CasePanel, case_panels
-from oloproof_dagster.parquet import Stored
 from oloproof_dagster.project import OLOPROOF_FOLDER, Project, load_project
 from oloproof_dagster.wording import counted
 

@@ -1,7 +1,7 @@
 """The evidence store as a Dagster resource, and the IO manager that puts tables into it and reads them back.
 
 What belongs here: how Dagster reaches evidence. Where evidence lies and how it is written is the engine's
-(oloproof_dagster.evidence, oloproof_dagster.records.tables).
+(oloproof_dagster.evidence.evidence, oloproof_dagster.records.tables).
 """
 
 import contextlib
@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from oloproof_dagster.errors import EvidenceError, writing_to
-from oloproof_dagster.evidence import Evidence, encode_version
-from oloproof_dagster.parquet import Staged, Stored
+from oloproof_dagster.evidence.evidence import Evidence, encode_version
+from oloproof_dagster.evidence.parquet import Staged, Stored
+from oloproof_dagster.evidence.store import Store
 from oloproof_dagster.records.tables import TABLES
-from oloproof_dagster.store import Store
 
 if TYPE_CHECKING:
     from upath import UPath

@@ -9,8 +9,8 @@ from typing import Any
 import dagster as dg
 
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.evidence import Evidence
-from oloproof_dagster.store import Store
+from oloproof_dagster.evidence.evidence import Evidence
+from oloproof_dagster.evidence.store import Store
 
 FOLDER = ".steps"
 

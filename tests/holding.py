@@ -6,11 +6,11 @@ import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from oloproof_dagster.evidence import Evidence
+from oloproof_dagster.evidence.evidence import Evidence
 
 HOLDER = """
     import sys, time
-    from oloproof_dagster.evidence import Evidence
+    from oloproof_dagster.evidence.evidence import Evidence
     with Evidence(sys.argv[1]).held("v1"):
         print("held", flush=True)
         time.sleep(60)

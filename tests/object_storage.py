@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from oloproof_dagster.evidence import Evidence
+from oloproof_dagster.evidence.evidence import Evidence
 
 BUCKET = "evidence"
 

@@ -14,8 +14,8 @@ import dagster as dg
 import pytest
 
 from oloproof_dagster import EvidenceError, build_definitions, load_project, load_run
+from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.execution import RecordedExecutions
-from oloproof_dagster.parquet import Index
 from oloproof_dagster.runs import evidence_of
 from tests.interrupts import interruptible
 from tests.projects import case, write_project

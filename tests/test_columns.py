@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oloproof_dagster.columns import column
+from oloproof_dagster.evidence.columns import column
 from oloproof_dagster.records.tables import TABLES
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))

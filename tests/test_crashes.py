@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from oloproof_dagster.evidence import Evidence
+from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.records.tables import TABLES
 from tests.projects import case, write_project
 from tests.runs import COUNTED_TILL, NO_FAILURE, rules

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.evidence import FORMER_ATTEMPTS_KEPT, Attempt, Evidence, encode_version
-from oloproof_dagster.parquet import stage
+from oloproof_dagster.evidence.evidence import FORMER_ATTEMPTS_KEPT, Attempt, Evidence, encode_version
+from oloproof_dagster.evidence.parquet import stage
 from oloproof_dagster.records.tables import GATE, GateRow, JSONText
 from tests.holding import another_holding
 

@@ -20,13 +20,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oloproof_dagster import ConfigError, EvidenceError, load_project, load_run
-from oloproof_dagster.evidence import Evidence
-from oloproof_dagster.lease import RENEWALS, Holder, Lease
-from oloproof_dagster.objects import Objects
-from oloproof_dagster.parquet import stage
+from oloproof_dagster.evidence.evidence import Evidence
+from oloproof_dagster.evidence.local_folder import LocalFolder
+from oloproof_dagster.evidence.object_lock import RENEWALS, Holder, Lease
+from oloproof_dagster.evidence.object_parts import PUT_SECONDS, SEGMENT_BYTES
+from oloproof_dagster.evidence.objects import Objects
+from oloproof_dagster.evidence.parquet import stage
+from oloproof_dagster.evidence.store import Busy, Store
 from oloproof_dagster.records.tables import GATE, GateRow, JSONText
-from oloproof_dagster.segments import PUT_SECONDS, SEGMENT_BYTES
-from oloproof_dagster.store import Busy, LocalFolder, Store
 from tests.holding import another_holding
 from tests.object_storage import BUCKET, Server, relay, running_server
 from tests.projects import case, write_project

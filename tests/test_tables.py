@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oloproof_dagster import parquet
 from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.parquet import GROUP_ROWS, Index, Stored, stage
+from oloproof_dagster.evidence import parquet
+from oloproof_dagster.evidence.parquet import GROUP_ROWS, Index, Stored, stage
 from oloproof_dagster.records.tables import (
     EXECUTIONS,
     REPLAYS,

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.parquet import Stored
-from oloproof_dagster.parts import Parts
+from oloproof_dagster.evidence.local_folder import LocalFolder
+from oloproof_dagster.evidence.parquet import Stored
+from oloproof_dagster.evidence.resume_log import Parts
+from oloproof_dagster.evidence.store import Busy, Store
 from oloproof_dagster.records.tables import TABLES
-from oloproof_dagster.store import Busy, LocalFolder, Store
 
 FORMER_ATTEMPTS_KEPT = 10
 LONGEST_NAME = 120
@@ -204,6 +205,6 @@ def _store(root: Path | str) -> Store:
         return LocalFolder(Path(root))
     if scheme == "file":
         return LocalFolder(Path(rest))
-    from oloproof_dagster.object_store import store_at
+    from oloproof_dagster.evidence.object_store import store_at
 
     return store_at(str(root).rstrip("/"))

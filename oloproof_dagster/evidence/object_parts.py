@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.objects import Objects
-from oloproof_dagster.parts import Parts
+from oloproof_dagster.evidence.objects import Objects
+from oloproof_dagster.evidence.resume_log import Parts
 
 PUT_SECONDS = 1.0
 """How long a finished case may wait to be put: what a killed process loses."""

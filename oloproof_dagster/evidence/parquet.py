@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Generic
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oloproof_dagster.columns import column
 from oloproof_dagster.digests import dump
 from oloproof_dagster.errors import EvidenceError, writing_to
+from oloproof_dagster.evidence.columns import column
+from oloproof_dagster.evidence.store import RemoteFile
 from oloproof_dagster.records.tables import Row, Table
-from oloproof_dagster.store import RemoteFile
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.lease import Lease, holder_of
-from oloproof_dagster.objects import ObjectFile, Objects
-from oloproof_dagster.parts import Parts
-from oloproof_dagster.segments import Segments
-from oloproof_dagster.store import Busy
+from oloproof_dagster.evidence.object_lock import Lease, holder_of
+from oloproof_dagster.evidence.object_parts import Segments
+from oloproof_dagster.evidence.objects import ObjectFile, Objects
+from oloproof_dagster.evidence.resume_log import Parts
+from oloproof_dagster.evidence.store import Busy
 
 LOCK = ".lock"
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.objects import Objects
-from oloproof_dagster.store import Busy, runs
+from oloproof_dagster.evidence.local_folder import runs
+from oloproof_dagster.evidence.objects import Objects
+from oloproof_dagster.evidence.store import Busy
 
 LEASE_SECONDS = 60.0
 """How long a lock is held from its last renewal. The clocks of machines that share it agree to some seconds."""
