@@ -9,7 +9,7 @@ from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.intervals import STATISTICS_VERSION
 from oloproof_dagster.metrics import measure
-from oloproof_dagster.project import Project
+from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import METRICS, SLICES, ExecutionRow, MetricRow, SuiteRow, VerdictRow
 from oloproof_dagster.slices import measure_slices, memberships
 

@@ -20,10 +20,9 @@ from oloproof_dagster.definitions import build_definitions
 from oloproof_dagster.errors import ConfigError, EvidenceError, OloproofError
 from oloproof_dagster.loading import importing_from
 from oloproof_dagster.own_files import OwnFiles
-from oloproof_dagster.project import Project
+from oloproof_dagster.project.project import Project, evidence_of
 from oloproof_dagster.resources import EvidenceStore, SandboxResource
 from oloproof_dagster.resources.history import HistoryLost
-from oloproof_dagster.runs import evidence_of
 
 DEFINITIONS_FILE = "definitions.py"
 

@@ -25,7 +25,7 @@ from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.execution import Asked, Progress
 from oloproof_dagster.passes import Recordings, Shard
 from oloproof_dagster.progress import current_progress
-from oloproof_dagster.project import Project
+from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.keys import ENGINE_VERSION, Identity, facts
 from oloproof_dagster.records.tables import REPLAYS, ExecutionRow, StateRow, SuiteRow
 

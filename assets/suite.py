@@ -9,7 +9,7 @@ from oloproof_dagster.cases import READER_VERSION, Reading, dataset_digest, read
 from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.preflight import check_files, files_digest, readable_by_all
-from oloproof_dagster.project import Project
+from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import CASES, SUITE, CaseRow
 from oloproof_dagster.transforms import SuiteCount, expand, transform_digest
 

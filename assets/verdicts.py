@@ -11,7 +11,7 @@ from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.judgment import JUDGMENT_VERSION, Judgment, criteria
 from oloproof_dagster.markdown import cell, table
 from oloproof_dagster.own_files import OwnFiles
-from oloproof_dagster.project import Project
+from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import VERDICTS, ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
 
 GROUP = "judgment"

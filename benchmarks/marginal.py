@@ -19,7 +19,7 @@ from oloproof_dagster.judgment import Judgment, criteria
 from oloproof_dagster.loading import load_system
 from oloproof_dagster.passes import Pass, Recordings
 from oloproof_dagster.preflight import own_files
-from oloproof_dagster.project import Project, load_project
+from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import SUITE, VERDICTS

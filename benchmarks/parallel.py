@@ -11,7 +11,7 @@ from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import stage
 from oloproof_dagster.execution import Asked
 from oloproof_dagster.passes import Pass
-from oloproof_dagster.project import load_project
+from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import SUITE
 from oloproof_dagster.session import Session

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from oloproof_dagster.errors import OloproofError as OloproofError
     from oloproof_dagster.evaluators.evidence import CaseView as CaseView
     from oloproof_dagster.evaluators.verdict import Verdict as Verdict
-    from oloproof_dagster.project import Project as Project
-    from oloproof_dagster.project import load_project as load_project
+    from oloproof_dagster.project.project import Project as Project
+    from oloproof_dagster.project.project import load_project as load_project
     from oloproof_dagster.records.comparison import Compared as Compared
     from oloproof_dagster.records.replay_change import ReplayChange as ReplayChange
     from oloproof_dagster.records.trajectory import AgentCheckpoint as AgentCheckpoint
@@ -47,7 +47,7 @@ _HOME = {
     "MalformedTrajectory": "errors",
     "NotJSON": "errors",
     "OloproofError": "errors",
-    "Project": "project",
+    "Project": "project.project",
     "ReplayChange": "records.replay_change",
     "Replayable": "system",
     "Run": "runs",
@@ -57,7 +57,7 @@ _HOME = {
     "build_definitions": "definitions",
     "current_case": "system",
     "gated_asset": "assets.gate",
-    "load_project": "project",
+    "load_project": "project.project",
     "load_run": "runs",
     "require_gate": "assets.gate",
 }

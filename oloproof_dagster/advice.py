@@ -17,7 +17,7 @@ from oloproof_dagster.intervals import (
     korn_graubard_guarded,
 )
 from oloproof_dagster.metrics import clusters_of
-from oloproof_dagster.policy import Rule, State
+from oloproof_dagster.project.release_yaml import Rule, State
 from oloproof_dagster.records.reasons import DecisionReason, VerdictReason
 from oloproof_dagster.records.tables import MetricRow
 

@@ -1,15 +1,13 @@
 """The dataset read: every case of the JSONL file, checked and digested, in the file's order."""
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from oloproof_dagster.digests import canonical_json, digest_of_text, json_object, sha256
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.files import open_file, read_jsonl
-from oloproof_dagster.project import Project
+from oloproof_dagster.project.files import file_digest, read_jsonl
+from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import CaseRow, JSONText
 from oloproof_dagster.wording import did_you_mean, json_kind, shortened
 
@@ -147,16 +145,6 @@ def dataset_digest(project: Project) -> str:
         ConfigError: the file cannot be read.
     """
     return file_digest(project.dataset, project.suite.dataset)
-
-
-def file_digest(path: Path, name: str) -> str:
-    """The digest of a file's bytes.
-
-    Raises:
-        ConfigError: the file cannot be read.
-    """
-    with open_file(path, name) as stream:
-        return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def suite_digest(digests: Iterator[tuple[str, str]]) -> str:

@@ -8,13 +8,12 @@ from typing import Literal
 
 from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.cases import Reading, read_cases
-from oloproof_dagster.declarations import MetamorphicRelation, StateMatches, StateUnchanged
 from oloproof_dagster.fault import Target, target
 from oloproof_dagster.labels import validities
 from oloproof_dagster.preflight import check_files, readable_by_all
-from oloproof_dagster.project import Project
+from oloproof_dagster.project.evaluator_keys import MetamorphicRelation, StateMatches, StateUnchanged
+from oloproof_dagster.project.project import Project, evidence_of
 from oloproof_dagster.records.trajectory import from_text
-from oloproof_dagster.runs import evidence_of
 from oloproof_dagster.session import Session
 from oloproof_dagster.transforms import SuiteCount, expand
 from oloproof_dagster.wording import counted

@@ -19,7 +19,7 @@ from oloproof_dagster.label_commands import labels
 from oloproof_dagster.terminal import end_in_time, no_silent_end, progress_bars, stdout_kept_clean
 
 if TYPE_CHECKING:
-    from oloproof_dagster.project import Project
+    from oloproof_dagster.project.project import Project
 
 USAGE, CRASH, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
 cli.add_command(labels)
@@ -47,8 +47,9 @@ def run(
     from oloproof_dagster.assets.release_run import materialize
     from oloproof_dagster.console import print_release_run, printer
     from oloproof_dagster.documents import release_run
+    from oloproof_dagster.project.project import evidence_of
     from oloproof_dagster.resources.instance import open_instance
-    from oloproof_dagster.runs import errors_told, evidence_of, load_run
+    from oloproof_dagster.runs import errors_told, load_run
     from oloproof_dagster.session import with_workers
 
     version = project.version if version is None else version
@@ -187,7 +188,8 @@ def versions(project: "Project", add: bool, as_json: bool) -> int:
       oloproof versions --register
     """
     from oloproof_dagster.console import print_versions, printer
-    from oloproof_dagster.runs import evidence_of, load_run
+    from oloproof_dagster.project.project import evidence_of
+    from oloproof_dagster.runs import load_run
 
     if add:
         from oloproof_dagster.assets.automation import register

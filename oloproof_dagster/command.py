@@ -24,7 +24,7 @@ def command(name: str | None = None, *, group: click.Group = cli) -> Callable[[C
     def decorate(function: Callable[..., Any]) -> click.Command:
         @functools.wraps(function)
         def loaded(project: Path, debug: bool, **options: Any) -> Any:
-            from oloproof_dagster.project import load_project
+            from oloproof_dagster.project.project import load_project
 
             return function(load_project(project), **options)
 

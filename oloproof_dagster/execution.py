@@ -11,6 +11,7 @@ from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.evidence.resume_log import Parts
 from oloproof_dagster.ordered import Ordered, in_order
+from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
 from oloproof_dagster.records.tables import (
     EXECUTIONS,
@@ -22,7 +23,6 @@ from oloproof_dagster.records.tables import (
     retried_text,
 )
 from oloproof_dagster.sandboxes import Sandboxes, ask
-from oloproof_dagster.suite import Retries
 
 Progress = Callable[[str, int, int], None]
 """Told the stage, how many cases are done, and of how many."""

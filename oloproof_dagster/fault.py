@@ -5,7 +5,7 @@ Pure functions over recordings; `replay` makes the replays, `evaluators.recovery
 
 from dataclasses import dataclass
 
-from oloproof_dagster.declarations import FaultRecovery
+from oloproof_dagster.project.evaluator_keys import FaultRecovery
 from oloproof_dagster.records.comparison import json_equal
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.replay_change import FAULT_RESULTS, ReplayChange

@@ -10,7 +10,7 @@ from oloproof_dagster.command import command, json_option, print_json
 from oloproof_dagster.errors import ConfigError
 
 if TYPE_CHECKING:
-    from oloproof_dagster.project import Project
+    from oloproof_dagster.project.project import Project
 
 
 @click.group()

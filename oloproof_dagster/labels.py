@@ -12,12 +12,12 @@ from typing import Any, TextIO
 
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.files import read_jsonl
 from oloproof_dagster.intervals import clopper_pearson_missing_bounded
-from oloproof_dagster.project import Project
+from oloproof_dagster.project.files import read_jsonl
+from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
+from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.comparison import lookup, parse_path
 from oloproof_dagster.records.tables import SuiteRow
-from oloproof_dagster.suite import TransformDeclaration
 from oloproof_dagster.wording import json_kind, shortened
 
 VALIDITY_CONFIDENCE = 0.95

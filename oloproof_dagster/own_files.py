@@ -14,7 +14,7 @@ from pathlib import Path
 
 from oloproof_dagster.digests import digest
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project import Project
+from oloproof_dagster.project.project import Project
 
 LONGEST_MESSAGE = 2000
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.loading import importing_from
-from oloproof_dagster.project import Project
+from oloproof_dagster.project.project import Project
 
 
 @dataclass(frozen=True, slots=True)

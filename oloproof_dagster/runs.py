@@ -9,7 +9,7 @@ from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.panels import CasePanel, case_panels
-from oloproof_dagster.project import OLOPROOF_FOLDER, Project, load_project
+from oloproof_dagster.project.project import Project, evidence_of, load_project
 from oloproof_dagster.wording import counted
 
 if TYPE_CHECKING:
@@ -92,20 +92,6 @@ class Run:
                 f"no case {case_id!r} is recorded for version {self.version!r}; `oloproof inspect` lists the cases"
             )
         return found
-
-
-def evidence_root(project: Project) -> Path | str:
-    """Where the project's evidence lies: at its `store`, else under its own folder."""
-    return project.suite.store or project.root / OLOPROOF_FOLDER / "evidence"
-
-
-def evidence_of(project: Project) -> Evidence:
-    """The project's evidence.
-
-    Raises:
-        ConfigError: its `store` needs a package that is not installed.
-    """
-    return Evidence(evidence_root(project))
 
 
 def errors_told(run: Run, *, retried: bool) -> str | None:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from oloproof_dagster.calls import Call, Outcome
+from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.sandbox import Sandbox
-from oloproof_dagster.suite import Retries
 
 Done = Callable[[Outcome], None]
 Finished = Callable[[Outcome, tuple[str, ...]], None]

@@ -6,9 +6,9 @@ import re
 import shutil
 from pathlib import Path
 
-from oloproof_dagster.declarations import CALLABLE
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.suite import slug_of
+from oloproof_dagster.project.evaluator_keys import CALLABLE
+from oloproof_dagster.project.oloproof_yaml import slug_of
 from oloproof_dagster.wording import shortened
 
 EXAMPLES = Path(__file__).parent / "examples"

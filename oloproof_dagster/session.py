@@ -9,7 +9,7 @@ from typing import Any
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.loading import System, load_system, made_by
 from oloproof_dagster.own_files import OwnFiles
-from oloproof_dagster.project import Project
+from oloproof_dagster.project.project import Project
 from oloproof_dagster.recipe import Recipe
 from oloproof_dagster.sandbox import Sandbox
 from oloproof_dagster.sandboxes import InThisProcess, Sandboxes

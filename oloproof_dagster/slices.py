@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.evidence.parquet import Index, Stored
 from oloproof_dagster.metrics import NOT_APPLICABLE, Bounds, Tally
+from oloproof_dagster.project.slice_names import Slice, parse_slice
 from oloproof_dagster.records.keys import execution_key, identity_of
 from oloproof_dagster.records.reasons import DecisionReason
 from oloproof_dagster.records.tables import ExecutionRow, SliceRow, SuiteRow, VerdictRow
 from oloproof_dagster.records.trajectory import from_text
-from oloproof_dagster.slice_names import Slice, parse_slice
 
 Memberships = Mapping[tuple[str, int], tuple[tuple[str, str], ...]]
 """For a case id and trial, the (slice, value) pairs that it belongs to."""

@@ -12,7 +12,7 @@ from dagster._serdes import ConfigurableClassData
 from sqlalchemy.exc import SQLAlchemyError
 
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project import OLOPROOF_FOLDER, Project
+from oloproof_dagster.project.project import OLOPROOF_FOLDER, Project
 
 DAGSTER_YAML = """\
 # Written once by Oloproof; change it as you like.

@@ -13,7 +13,7 @@ from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.project import Project, load_project
+from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.session import Means, Session
 
 

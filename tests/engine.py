@@ -12,10 +12,9 @@ from oloproof_dagster.execution import Asked, Counts
 from oloproof_dagster.judgment import Judgment, criteria
 from oloproof_dagster.passes import Pass, Recordings
 from oloproof_dagster.preflight import own_files
-from oloproof_dagster.project import Project, load_project
+from oloproof_dagster.project.project import Project, evidence_of, load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import SUITE, TABLES, VERDICTS, SuiteRow, Table, VerdictRow
-from oloproof_dagster.runs import evidence_of
 from oloproof_dagster.session import Session
 from oloproof_dagster.transforms import SuiteCount, expand
 

@@ -12,7 +12,7 @@ from oloproof_dagster.advice import REALISTIC, advice, against_the_bar, interval
 from oloproof_dagster.gate import SuiteFacts, decide
 from oloproof_dagster.intervals import GUARDED, clopper_pearson_missing_bounded
 from oloproof_dagster.metrics import measure
-from oloproof_dagster.policy import Policy, Rule, State
+from oloproof_dagster.project.release_yaml import Policy, Rule, State
 from oloproof_dagster.records.reasons import DecisionReason, VerdictReason
 from oloproof_dagster.records.tables import DecisionRow, VerdictRow
 from tests.letters import measured

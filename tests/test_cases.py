@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oloproof_dagster.cases import Reading, dataset_digest, read_cases, suite_digest
 from oloproof_dagster.digests import canonical_json, digest, parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project import load_project
+from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.tables import CaseRow
 from tests.projects import case, write_project
 

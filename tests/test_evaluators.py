@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from oloproof_dagster.declarations import EvaluatorDeclaration
 from oloproof_dagster.digests import MOST_LEVELS, canonical_json
 from oloproof_dagster.evaluators import Criterion, build
 from oloproof_dagster.evaluators.evidence import CaseEvidence, CaseView
 from oloproof_dagster.evaluators.verdict import Verdict
+from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration
 from oloproof_dagster.records.comparison import ABSENT, Compared
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.tables import ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow, VerdictRow

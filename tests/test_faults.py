@@ -17,7 +17,7 @@ import pytest
 
 from oloproof_dagster.assets.release_run import materialize
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project import load_project
+from oloproof_dagster.project.project import load_project
 from oloproof_dagster.resources.instance import open_instance
 from oloproof_dagster.worker_process import CUT, FORWARDED_BYTES
 from tests.interrupts import interruptible

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.files import MOST_LEVELS, read_jsonl, read_text
-from oloproof_dagster.models import FileModel, validate
-from oloproof_dagster.project import load_project
-from oloproof_dagster.yaml_files import MOST_ALIASED, Mapping, line_of, plain, read_yaml
+from oloproof_dagster.project.files import MOST_LEVELS, read_jsonl, read_text
+from oloproof_dagster.project.project import load_project
+from oloproof_dagster.project.strict_yaml import MOST_ALIASED, Mapping, line_of, plain, read_yaml
+from oloproof_dagster.project.validation import FileModel, validate
 from tests.projects import write_project
 
 

@@ -22,9 +22,9 @@ from oloproof_dagster.labels import (
     validity,
     write_pairs,
 )
-from oloproof_dagster.project import Project, load_project
+from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
+from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.tables import SuiteRow
-from oloproof_dagster.suite import TransformDeclaration
 from oloproof_dagster.transforms import expand
 from tests.projects import case, write_project
 

@@ -9,7 +9,7 @@ import pytest
 
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.loading import load_system
-from oloproof_dagster.project import load_project
+from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.keys import replay_key
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import ReplayRow

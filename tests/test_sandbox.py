@@ -20,7 +20,7 @@ from oloproof_dagster.calls import Call, Outcome, ReplayOf
 from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.loading import System, load_system
 from oloproof_dagster.own_files import OwnFiles
-from oloproof_dagster.project import load_project
+from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import JSONText, SuiteRow
 from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, from_text, recorded_text

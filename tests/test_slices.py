@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from oloproof_dagster.intervals import EXACT, GUARDED
 from oloproof_dagster.metrics import measure
+from oloproof_dagster.project.slice_names import parse_slice
 from oloproof_dagster.records.reasons import DecisionReason
 from oloproof_dagster.records.tables import SliceRow, VerdictRow
 from oloproof_dagster.records.trajectory import AgentStep, AgentTrajectory
-from oloproof_dagster.slice_names import parse_slice
 from oloproof_dagster.slices import measure_slices
 from tests.letters import REASONS, STATUSES
 

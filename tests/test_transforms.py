@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from oloproof_dagster.cases import read_cases
 from oloproof_dagster.digests import canonical_json, digest, parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project import load_project
+from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
+from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.tables import SuiteRow
-from oloproof_dagster.suite import TransformDeclaration
 from oloproof_dagster.transforms import SuiteCount, apply, expand, pair_digest, transform_digest
 from tests.projects import case, write_project
 

@@ -4,17 +4,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from oloproof_dagster.declarations import (
-    Contains,
-    Declaration,
-    ExactMatch,
-    FaultRecovery,
-    MetamorphicRelation,
-    PythonCheck,
-    StateMatches,
-    StateUnchanged,
-    ToolCalls,
-)
 from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.errors import NotJSON
 from oloproof_dagster.evaluators.custom import PythonEvaluator
@@ -25,6 +14,17 @@ from oloproof_dagster.evaluators.relation import RelationEvaluator
 from oloproof_dagster.evaluators.state import StateMatchesEvaluator, StateUnchangedEvaluator
 from oloproof_dagster.evaluators.tools import ToolCallsEvaluator
 from oloproof_dagster.evaluators.verdict import Verdict, failed, missing, not_applicable
+from oloproof_dagster.project.evaluator_keys import (
+    Contains,
+    Declaration,
+    ExactMatch,
+    FaultRecovery,
+    MetamorphicRelation,
+    PythonCheck,
+    StateMatches,
+    StateUnchanged,
+    ToolCalls,
+)
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.tables import JSONText, VerdictRow
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from oloproof_dagster.declarations import MetamorphicRelation
 from oloproof_dagster.evaluators.evidence import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
+from oloproof_dagster.project.evaluator_keys import MetamorphicRelation
 from oloproof_dagster.records.comparison import (
     ABSENT,
     Comparison,

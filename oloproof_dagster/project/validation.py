@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.project.strict_yaml import Mapping, Scalar, Sequence, plain
 from oloproof_dagster.wording import did_you_mean, shortened
-from oloproof_dagster.yaml_files import Mapping, Scalar, Sequence, plain
 
 
 class Misplaced(ValueError):

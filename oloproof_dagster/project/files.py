@@ -3,6 +3,7 @@
 What the values must be is said elsewhere: yaml_files.py and models.py for YAML, cases.py and labels.py for JSONL.
 """
 
+import hashlib
 import io
 import json
 import stat
@@ -112,3 +113,13 @@ def _finite(text: str) -> float:
     if number in (float("inf"), float("-inf")):
         raise ValueError(f"the number {shortened(text)[1:-1]} is too large for a double; write it as text")
     return number
+
+
+def file_digest(path: Path, name: str) -> str:
+    """The digest of a file's bytes.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    with open_file(path, name) as stream:
+        return "sha256:" + hashlib.file_digest(stream, "sha256").hexdigest()

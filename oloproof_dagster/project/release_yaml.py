@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.models import FileModel, Misplaced, validate
+from oloproof_dagster.project.strict_yaml import line_of, read_yaml
+from oloproof_dagster.project.validation import FileModel, Misplaced, validate
 from oloproof_dagster.wording import did_you_mean, shortened
-from oloproof_dagster.yaml_files import line_of, read_yaml
 
 State = Literal["PASS", "FAIL", "INSUFFICIENT_EVIDENCE", "MANUAL_REVIEW"]
 Rate = Annotated[float, Field(ge=0, le=1)]

@@ -10,7 +10,7 @@ from yaml.constructor import ConstructorError
 
 from oloproof_dagster.digests import integers_of_any_size
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.files import HALF_PAIR, MOST_LEVELS, TOO_DEEP, read_text
+from oloproof_dagster.project.files import HALF_PAIR, MOST_LEVELS, TOO_DEEP, read_text
 from oloproof_dagster.wording import shortened
 
 MOST_ALIASED = 10_000
