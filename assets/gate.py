@@ -13,10 +13,10 @@ import dagster as dg
 
 from oloproof_dagster.assets.metrics import is_clustered
 from oloproof_dagster.assets.stage import Made, Names, Stage
+from oloproof_dagster.decision.decide import SuiteFacts, decide, settle
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.parquet import Stored
-from oloproof_dagster.gate import SuiteFacts, decide, settle
 from oloproof_dagster.labels import unchecked_criteria, validities
 from oloproof_dagster.markdown import table
 from oloproof_dagster.project.files import file_digest

@@ -5,13 +5,13 @@ from typing import Any
 import dagster as dg
 
 from oloproof_dagster.assets.stage import Made, Names, Stage
+from oloproof_dagster.decision.intervals import STATISTICS_VERSION
+from oloproof_dagster.decision.metrics import measure
+from oloproof_dagster.decision.slices import measure_slices, memberships
 from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence.parquet import Stored
-from oloproof_dagster.intervals import STATISTICS_VERSION
-from oloproof_dagster.metrics import measure
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import METRICS, SLICES, ExecutionRow, MetricRow, SuiteRow, VerdictRow
-from oloproof_dagster.slices import measure_slices, memberships
 
 GROUP = "judgment"
 

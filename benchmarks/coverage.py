@@ -53,7 +53,7 @@ def simulate(cell: Cell, n_suites: int, *seed: int) -> Found:
     """What `n_suites` suites of a cell show; the widths are means of the first MEASURED.
 
     Raises:
-        ArithmeticError: the bounds are not those of `oloproof_dagster.intervals`.
+        ArithmeticError: the bounds are not those of `oloproof_dagster.decision.intervals`.
     """
     rng = np.random.default_rng(seed)
     n_shown, wrong, widths = 0, np.zeros(4), [0.0, 0.0]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betainccinv, betaincinv, stdtrit
 
-from oloproof_dagster import intervals
+from oloproof_dagster.decision import intervals
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import betaln, gammaln
 
 from benchmarks.coverage_bounds import Array, Moments, Suites
-from oloproof_dagster.intervals import Clusters
+from oloproof_dagster.decision.intervals import Clusters
 
 Counts = NDArray[np.int64]
 Model = Literal["beta-binomial", "whole"]

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from oloproof_dagster.decision.intervals import clopper_pearson_missing_bounded
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.intervals import clopper_pearson_missing_bounded
 from oloproof_dagster.project.files import read_jsonl
 from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project

@@ -1,6 +1,6 @@
 """Verdicts written as letters: P passed, F failed, M and T missing, N not applicable."""
 
-from oloproof_dagster.metrics import measure
+from oloproof_dagster.decision.metrics import measure
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.tables import MetricRow, VerdictRow
 

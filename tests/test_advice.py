@@ -8,10 +8,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from oloproof_dagster.advice import REALISTIC, advice, against_the_bar, interval_at, smallest_deciding, units
-from oloproof_dagster.gate import SuiteFacts, decide
-from oloproof_dagster.intervals import GUARDED, clopper_pearson_missing_bounded
-from oloproof_dagster.metrics import measure
+from oloproof_dagster.decision.advice import REALISTIC, advice, interval_at, smallest_deciding, units
+from oloproof_dagster.decision.bar import against_the_bar
+from oloproof_dagster.decision.decide import SuiteFacts, decide
+from oloproof_dagster.decision.intervals import GUARDED, clopper_pearson_missing_bounded
+from oloproof_dagster.decision.metrics import measure
 from oloproof_dagster.project.release_yaml import Policy, Rule, State
 from oloproof_dagster.records.reasons import DecisionReason, VerdictReason
 from oloproof_dagster.records.tables import DecisionRow, VerdictRow

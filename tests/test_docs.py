@@ -43,9 +43,9 @@ import oloproof_dagster
 from oloproof_dagster.assets.release_run import project_definitions
 from oloproof_dagster.cases import KEYS, read_cases
 from oloproof_dagster.cli import cli, main
+from oloproof_dagster.decision.intervals import Clusters, clopper_pearson_missing_bounded, korn_graubard_guarded
 from oloproof_dagster.definitions import EXAMPLE
 from oloproof_dagster.documents import DECISION, METRIC, SLICE
-from oloproof_dagster.intervals import Clusters, clopper_pearson_missing_bounded, korn_graubard_guarded
 from oloproof_dagster.labels import read_labels
 from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration
 from oloproof_dagster.project.files import read_jsonl

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oloproof_dagster.decision.decide import SuiteFacts, decide, settle
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.gate import SuiteFacts, decide, settle
 from oloproof_dagster.project.release_yaml import Policy, State
 from oloproof_dagster.records.reasons import DecisionReason, GateReason
 from oloproof_dagster.records.tables import DecisionRow

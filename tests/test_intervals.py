@@ -9,7 +9,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from oloproof_dagster.intervals import (
+from oloproof_dagster.decision.intervals import (
     EXACT,
     GUARDED,
     Clusters,

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oloproof_dagster.cases import read_cases
+from oloproof_dagster.decision.intervals import clopper_pearson_missing_bounded
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.intervals import clopper_pearson_missing_bounded
 from oloproof_dagster.labels import (
     Validity,
     pairs_to_read,

@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oloproof_dagster.decision.intervals import (
+    EXACT,
+    GUARDED,
+    Clusters,
+    clopper_pearson_missing_bounded,
+    korn_graubard_guarded,
+)
+from oloproof_dagster.decision.metrics import Tally, clusters_of, measure
 from oloproof_dagster.evidence.parquet import Stored, stage
-from oloproof_dagster.intervals import EXACT, GUARDED, Clusters, clopper_pearson_missing_bounded, korn_graubard_guarded
-from oloproof_dagster.metrics import Tally, clusters_of, measure
 from oloproof_dagster.records.reasons import DecisionReason, VerdictReason
 from oloproof_dagster.records.tables import METRICS, MetricRow, VerdictRow
 from tests.letters import REASONS, STATUSES

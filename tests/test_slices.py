@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oloproof_dagster.intervals import EXACT, GUARDED
-from oloproof_dagster.metrics import measure
+from oloproof_dagster.decision.intervals import EXACT, GUARDED
+from oloproof_dagster.decision.metrics import measure
+from oloproof_dagster.decision.slices import measure_slices
 from oloproof_dagster.project.slice_names import parse_slice
 from oloproof_dagster.records.reasons import DecisionReason
 from oloproof_dagster.records.tables import SliceRow, VerdictRow
 from oloproof_dagster.records.trajectory import AgentStep, AgentTrajectory
-from oloproof_dagster.slices import measure_slices
 from tests.letters import REASONS, STATUSES
 
 BOUNDS = st.lists(st.integers(1, 40), min_size=1, max_size=5, unique=True).map(sorted)

@@ -7,10 +7,11 @@ passes a rule.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oloproof_dagster.advice import advice, against_the_bar
+from oloproof_dagster.decision.advice import advice
+from oloproof_dagster.decision.bar import against_the_bar
+from oloproof_dagster.decision.intervals import GUARDED
 from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.intervals import GUARDED
 from oloproof_dagster.project.release_yaml import Policy, Rule, State
 from oloproof_dagster.records.reasons import DecisionReason, GateReason
 from oloproof_dagster.records.tables import DecisionRow, GateRow, JSONText, MetricRow

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from oloproof_dagster.digests import canonical_json, parse_canonical
-from oloproof_dagster.intervals import (
+from oloproof_dagster.decision.intervals import (
     EXACT,
     GUARDED,
     Clusters,
@@ -17,6 +16,7 @@ from oloproof_dagster.intervals import (
     clopper_pearson_missing_bounded,
     korn_graubard_guarded,
 )
+from oloproof_dagster.digests import canonical_json, parse_canonical
 from oloproof_dagster.records.reasons import DecisionReason
 from oloproof_dagster.records.tables import JSONText, MetricRow, VerdictRow
 

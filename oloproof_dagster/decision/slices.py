@@ -5,9 +5,9 @@ Slices describe. No rule reads them and no curve is fitted across them.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from oloproof_dagster.decision.metrics import NOT_APPLICABLE, Bounds, Tally
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.evidence.parquet import Index, Stored
-from oloproof_dagster.metrics import NOT_APPLICABLE, Bounds, Tally
 from oloproof_dagster.project.slice_names import Slice, parse_slice
 from oloproof_dagster.records.keys import execution_key, identity_of
 from oloproof_dagster.records.reasons import DecisionReason

@@ -7,8 +7,8 @@ puts the line into the decision.
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.intervals import (
+from oloproof_dagster.decision.bar import against_the_bar
+from oloproof_dagster.decision.intervals import (
     FEWEST_CLUSTERS,
     LARGEST_CLUSTER_SHARE,
     LARGEST_SIZE_VARIATION,
@@ -16,7 +16,8 @@ from oloproof_dagster.intervals import (
     clopper_pearson_missing_bounded,
     korn_graubard_guarded,
 )
-from oloproof_dagster.metrics import clusters_of
+from oloproof_dagster.decision.metrics import clusters_of
+from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.project.release_yaml import Rule, State
 from oloproof_dagster.records.reasons import DecisionReason, VerdictReason
 from oloproof_dagster.records.tables import MetricRow
@@ -58,22 +59,6 @@ def advice(
     }
     found = [sentences[reason]() for reason in reasons if reason in sentences]
     return "; ".join(sentence for sentence in found if sentence) or reasons[0].meaning
-
-
-def against_the_bar(rule: Rule, lower: float, upper: float) -> tuple[State, DecisionReason]:
-    """What an interval says of a rule with a bar: a bound on the bar passes, bounds on both sides decide nothing."""
-    bar = rule.threshold
-    if rule.direction == "min":
-        if lower >= bar:
-            return "PASS", DecisionReason.LOWER_BOUND_MEETS_MINIMUM
-        if upper < bar:
-            return "FAIL", DecisionReason.UPPER_BOUND_BELOW_MINIMUM
-    else:
-        if upper <= bar:
-            return "PASS", DecisionReason.UPPER_BOUND_MEETS_MAXIMUM
-        if lower > bar:
-            return "FAIL", DecisionReason.LOWER_BOUND_ABOVE_MAXIMUM
-    return "INSUFFICIENT_EVIDENCE", DecisionReason.INTERVAL_OVERLAPS_THRESHOLD
 
 
 def interval_at(metric: MetricRow, factor: float) -> Interval:
