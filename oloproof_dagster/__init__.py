@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from oloproof_dagster.records.trajectory import AgentConstraintCheck as AgentConstraintCheck
     from oloproof_dagster.records.trajectory import AgentStep as AgentStep
     from oloproof_dagster.records.trajectory import AgentTrajectory as AgentTrajectory
+    from oloproof_dagster.report.runs import Run as Run
+    from oloproof_dagster.report.runs import load_run as load_run
     from oloproof_dagster.resources import EvidenceStore as EvidenceStore
     from oloproof_dagster.resources import SandboxResource as SandboxResource
-    from oloproof_dagster.runs import Run as Run
-    from oloproof_dagster.runs import load_run as load_run
     from oloproof_dagster.system import Replayable as Replayable
     from oloproof_dagster.system import Stateful as Stateful
     from oloproof_dagster.system import current_case as current_case
@@ -50,7 +50,7 @@ _HOME = {
     "Project": "project.project",
     "ReplayChange": "records.replay_change",
     "Replayable": "system",
-    "Run": "runs",
+    "Run": "report.runs",
     "SandboxResource": "resources",
     "Stateful": "system",
     "Verdict": "evaluators.verdict",
@@ -58,7 +58,7 @@ _HOME = {
     "current_case": "system",
     "gated_asset": "assets.gate",
     "load_project": "project.project",
-    "load_run": "runs",
+    "load_run": "report.runs",
     "require_gate": "assets.gate",
 }
 

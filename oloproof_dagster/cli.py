@@ -46,10 +46,10 @@ def run(
     """
     from oloproof_dagster.assets.release_run import materialize
     from oloproof_dagster.console import print_release_run, printer
-    from oloproof_dagster.documents import release_run
     from oloproof_dagster.project.project import evidence_of
+    from oloproof_dagster.report.documents import release_run
+    from oloproof_dagster.report.runs import errors_told, load_run
     from oloproof_dagster.resources.instance import open_instance
-    from oloproof_dagster.runs import errors_told, load_run
     from oloproof_dagster.session import with_workers
 
     version = project.version if version is None else version
@@ -98,10 +98,10 @@ def inspect(project: "Project", version: str | None, case_id: str | None, failur
       oloproof inspect --case ord-013~injected
     """
     from oloproof_dagster.console import printer
-    from oloproof_dagster.documents import panels
     from oloproof_dagster.panel_view import print_overview, print_panel
-    from oloproof_dagster.panels import case_panels
-    from oloproof_dagster.runs import load_run
+    from oloproof_dagster.report.documents import panels
+    from oloproof_dagster.report.panels import case_panels
+    from oloproof_dagster.report.runs import load_run
 
     recorded = load_run(project, version)
     unfinished = recorded.unfinished()
@@ -189,7 +189,7 @@ def versions(project: "Project", add: bool, as_json: bool) -> int:
     """
     from oloproof_dagster.console import print_versions, printer
     from oloproof_dagster.project.project import evidence_of
-    from oloproof_dagster.runs import load_run
+    from oloproof_dagster.report.runs import load_run
 
     if add:
         from oloproof_dagster.assets.automation import register
@@ -231,7 +231,7 @@ def export(project: "Project", version: str | None, folder: Path | None) -> int:
     """
     from oloproof_dagster.evidence.evidence import encode_version
     from oloproof_dagster.records.tables import TABLES
-    from oloproof_dagster.runs import load_run
+    from oloproof_dagster.report.runs import load_run
 
     recorded = load_run(project, version)
     folder = folder or Path(f"oloproof-{encode_version(recorded.version)}")

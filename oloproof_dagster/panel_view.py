@@ -8,10 +8,10 @@ from rich.text import Text
 
 from oloproof_dagster.console import STATUSES, heading, plain, shown, table
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.panels import CasePanel, compared
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.tables import ReplayRow, VerdictRow
 from oloproof_dagster.records.trajectory import AgentStep, from_text
+from oloproof_dagster.report.panels import CasePanel, compared
 
 MEANINGS = {reason.value: reason.meaning for reason in VerdictReason}
 

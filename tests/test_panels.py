@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from oloproof_dagster.decision.slices import memberships
-from oloproof_dagster.documents import panels
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.panels import case_panels
 from oloproof_dagster.project.slice_names import parse_slice
-from oloproof_dagster.runs import load_run
+from oloproof_dagster.report.documents import panels
+from oloproof_dagster.report.panels import case_panels
+from oloproof_dagster.report.runs import load_run
 from tests.engine import AGENT, AGENT_SYSTEM, Engine, agent_case
 from tests.projects import write_project
 

@@ -7,8 +7,8 @@ import pytest
 
 from oloproof_dagster import load_run
 from oloproof_dagster.decision.slices import memberships
-from oloproof_dagster.panels import case_panels
 from oloproof_dagster.project.slice_names import parse_slice
+from oloproof_dagster.report.panels import case_panels
 from tests.engine import AGENT, AGENT_SYSTEM, Engine, agent_case, contents
 from tests.projects import write_project
 from tests.runs import home, rules

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from oloproof_dagster import load_run
 from oloproof_dagster.console import print_release_run
-from oloproof_dagster.documents import release_run
+from oloproof_dagster.report.documents import release_run
 
 
 def main(project: str, target: str) -> None:

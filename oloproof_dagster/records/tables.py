@@ -8,14 +8,11 @@ import dataclasses
 import types
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, NewType, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 
 from oloproof_dagster.digests import canonical_json
-
-if TYPE_CHECKING:
-    pass
 
 JSONText = NewType("JSONText", str)
 """Canonical JSON text (digests.canonical_json)."""

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.panels import CasePanel
 from oloproof_dagster.records.tables import DecisionRow
-from oloproof_dagster.runs import Run
+from oloproof_dagster.report.panels import CasePanel
+from oloproof_dagster.report.runs import Run
 
 COUNTS = ("n_eligible", "n_observed", "n_passed", "n_missing", "n_excluded", "n_clusters")
 DECISION = (
