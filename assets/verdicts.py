@@ -9,10 +9,10 @@ from oloproof_dagster.assets.stage import Made, Names, Stage
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.judgment import JUDGMENT_VERSION, Judgment, criteria
-from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import VERDICTS, ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
 from oloproof_dagster.report.markdown import cell, table
+from oloproof_dagster.system.own_files import OwnFiles
 
 GROUP = "judgment"
 FAILURES_SHOWN = 50

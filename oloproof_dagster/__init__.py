@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from oloproof_dagster.report.runs import load_run as load_run
     from oloproof_dagster.resources import EvidenceStore as EvidenceStore
     from oloproof_dagster.resources import SandboxResource as SandboxResource
-    from oloproof_dagster.system import Replayable as Replayable
-    from oloproof_dagster.system import Stateful as Stateful
-    from oloproof_dagster.system import current_case as current_case
+    from oloproof_dagster.system.protocols import Replayable as Replayable
+    from oloproof_dagster.system.protocols import Stateful as Stateful
+    from oloproof_dagster.system.protocols import current_case as current_case
 
 _HOME = {
     "AgentCheckpoint": "records.trajectory",
@@ -49,13 +49,13 @@ _HOME = {
     "OloproofError": "errors",
     "Project": "project.project",
     "ReplayChange": "records.replay_change",
-    "Replayable": "system",
+    "Replayable": "system.protocols",
     "Run": "report.runs",
     "SandboxResource": "resources",
-    "Stateful": "system",
+    "Stateful": "system.protocols",
     "Verdict": "evaluators.verdict",
     "build_definitions": "definitions",
-    "current_case": "system",
+    "current_case": "system.protocols",
     "gated_asset": "assets.gate",
     "load_project": "project.project",
     "load_run": "report.runs",

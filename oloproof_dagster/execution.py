@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.evidence.resume_log import Parts
 from oloproof_dagster.ordered import Ordered, in_order
@@ -23,6 +22,7 @@ from oloproof_dagster.records.tables import (
     retried_text,
 )
 from oloproof_dagster.sandboxes import Sandboxes, ask
+from oloproof_dagster.system.calls import Call, Outcome
 
 Progress = Callable[[str, int, int], None]
 """Told the stage, how many cases are done, and of how many."""

@@ -7,14 +7,14 @@ from oloproof_dagster.collector import seldom_collected
 from oloproof_dagster.evaluators import Criterion, build
 from oloproof_dagster.evaluators.evidence import CaseEvidence
 from oloproof_dagster.evidence.parquet import Index, Stored
-from oloproof_dagster.loading import load_attribute
-from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.keys import execution_key, identity_of, replay_key
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
 from oloproof_dagster.records.trajectory import AgentCheckpoint
-from oloproof_dagster.system import INTERRUPTS
+from oloproof_dagster.system.interrupts import INTERRUPTS
+from oloproof_dagster.system.loading import load_attribute
+from oloproof_dagster.system.own_files import OwnFiles
 
 JUDGMENT_VERSION = "1"
 

@@ -21,7 +21,7 @@ from oloproof_dagster.records.keys import Identity, facts, identity_of
 from oloproof_dagster.records.tables import EXECUTIONS, REPLAYS, STATES, ReplayRow, SuiteRow
 from oloproof_dagster.replay import RecordedReplays, Source, replay_all, sources
 from oloproof_dagster.sandboxes import Sandboxes
-from oloproof_dagster.system import INTERRUPTS
+from oloproof_dagster.system.interrupts import INTERRUPTS
 
 
 @dataclass(frozen=True, slots=True)

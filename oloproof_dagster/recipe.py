@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.loading import importing_from
 from oloproof_dagster.project.project import Project
+from oloproof_dagster.system.loading import importing_from
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from oloproof_dagster.calls import Call, Outcome, ReplayOf
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.evidence.resume_log import Parts
@@ -38,6 +37,7 @@ from oloproof_dagster.records.trajectory import (
     valid_text,
 )
 from oloproof_dagster.sandboxes import Sandboxes, ask
+from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
 
 
 class RecordedReplays:

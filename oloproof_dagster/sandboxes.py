@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.project.oloproof_yaml import Retries
-from oloproof_dagster.sandbox import Sandbox
+from oloproof_dagster.system.calls import Call, Outcome
+from oloproof_dagster.system.sandbox import Sandbox
 
 Done = Callable[[Outcome], None]
 Finished = Callable[[Outcome, tuple[str, ...]], None]

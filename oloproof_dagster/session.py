@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.loading import System, load_system, made_by
-from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.recipe import Recipe
-from oloproof_dagster.sandbox import Sandbox
 from oloproof_dagster.sandboxes import InThisProcess, Sandboxes
+from oloproof_dagster.system.loading import System, load_system, made_by
+from oloproof_dagster.system.own_files import OwnFiles
+from oloproof_dagster.system.sandbox import Sandbox
 from oloproof_dagster.worker import FILES_CHANGED, Started
 from oloproof_dagster.workers import WorkerProcesses
 

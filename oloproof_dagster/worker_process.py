@@ -20,10 +20,10 @@ from uuid import uuid4
 import pebble
 
 from oloproof_dagster import worker
-from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.killing import Descent, kill
 from oloproof_dagster.recipe import Packed
+from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.worker import Place, Started
 
 SECONDS_TO_DIE = 0.2

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from oloproof_dagster.calls import Call, Outcome
 from oloproof_dagster.digests import digest
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.resume_log import Parts
@@ -23,6 +22,7 @@ from oloproof_dagster.passes import Pass
 from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
 from oloproof_dagster.records.tables import JSONText, SuiteRow
 from oloproof_dagster.session import Session
+from oloproof_dagster.system.calls import Call, Outcome
 from tests.engine import Engine, contents
 from tests.projects import TILL, case, write_project
 

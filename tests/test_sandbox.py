@@ -16,16 +16,17 @@ from typing import Any
 
 import pytest
 
-from oloproof_dagster.calls import Call, Outcome, ReplayOf
 from oloproof_dagster.digests import canonical_json
-from oloproof_dagster.loading import System, load_system
-from oloproof_dagster.own_files import OwnFiles
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import JSONText, SuiteRow
 from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, from_text, recorded_text
-from oloproof_dagster.sandbox import Sandbox
-from oloproof_dagster.system import INTERRUPTS, current_case
+from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
+from oloproof_dagster.system.interrupts import INTERRUPTS
+from oloproof_dagster.system.loading import System, load_system
+from oloproof_dagster.system.own_files import OwnFiles
+from oloproof_dagster.system.protocols import current_case
+from oloproof_dagster.system.sandbox import Sandbox
 from tests.engine import Engine
 from tests.interrupts import ctrl_c, interruptible
 from tests.projects import TILL, write_project

@@ -8,7 +8,7 @@ from oloproof_dagster.errors import NotJSON
 from oloproof_dagster.evaluators.evidence import CaseEvidence, CaseView
 from oloproof_dagster.evaluators.verdict import Status, Verdict, failed, missing, passed
 from oloproof_dagster.records.reasons import VerdictReason
-from oloproof_dagster.system import INTERRUPTS
+from oloproof_dagster.system.interrupts import INTERRUPTS
 
 
 class PythonEvaluator:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from oloproof_dagster.errors import ConfigError, OloproofError
-from oloproof_dagster.own_files import OwnFiles, is_installed
 from oloproof_dagster.project.project import Project
-from oloproof_dagster.system import Replayable
+from oloproof_dagster.system.own_files import OwnFiles, is_installed
+from oloproof_dagster.system.protocols import Replayable
 from oloproof_dagster.wording import did_you_mean, shortened
 
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from oloproof_dagster.calls import Call, Outcome, ReplayOf
 from oloproof_dagster.digests import canonical_json, parse_canonical
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
-from oloproof_dagster.loading import System
 from oloproof_dagster.records.trajectory import AgentCheckpoint, from_text, is_malformed, recorded_text, why_malformed
-from oloproof_dagster.system import INTERRUPTS, CurrentCase, inside
+from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
+from oloproof_dagster.system.interrupts import INTERRUPTS
+from oloproof_dagster.system.loading import System
+from oloproof_dagster.system.protocols import CurrentCase, inside
 
 GRACE_SECONDS = 5.0
 Left = TypeVar("Left")
