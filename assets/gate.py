@@ -17,12 +17,12 @@ from oloproof_dagster.decision.decide import SuiteFacts, decide, settle
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.parquet import Stored
-from oloproof_dagster.labels import unchecked_criteria, validities
 from oloproof_dagster.project.files import file_digest
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.project.release_yaml import GATE_CHECK, Policy
 from oloproof_dagster.records.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, SuiteRow
 from oloproof_dagster.report.markdown import table
+from oloproof_dagster.suite.labels import unchecked_criteria, validities
 
 GROUP = "release"
 

@@ -5,13 +5,13 @@ from typing import Any
 import dagster as dg
 
 from oloproof_dagster.assets.stage import Made, Names, Stage, require_as_loaded
-from oloproof_dagster.cases import READER_VERSION, Reading, dataset_digest, read_cases
 from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence.parquet import Stored
-from oloproof_dagster.preflight import check_files, files_digest, readable_by_all
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import CASES, SUITE, CaseRow
-from oloproof_dagster.transforms import SuiteCount, expand, transform_digest
+from oloproof_dagster.suite.cases import READER_VERSION, Reading, dataset_digest, read_cases
+from oloproof_dagster.suite.preflight import check_files, files_digest, readable_by_all
+from oloproof_dagster.suite.transforms import SuiteCount, expand, transform_digest
 
 GROUP = "suite"
 

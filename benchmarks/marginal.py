@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oloproof_dagster.cases import read_cases
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import Staged, Stored, stage
 from oloproof_dagster.execution import Asked
 from oloproof_dagster.judgment import Judgment, criteria
 from oloproof_dagster.passes import Pass, Recordings
-from oloproof_dagster.preflight import own_files
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import SUITE, VERDICTS
 from oloproof_dagster.records.trajectory import from_text
 from oloproof_dagster.session import Session
+from oloproof_dagster.suite.cases import read_cases
+from oloproof_dagster.suite.preflight import own_files
+from oloproof_dagster.suite.transforms import SuiteCount, expand
 from oloproof_dagster.system.loading import load_system
 from oloproof_dagster.system.protocols import CurrentCase, inside
-from oloproof_dagster.transforms import SuiteCount, expand
 
 
 @dataclass(frozen=True, slots=True)

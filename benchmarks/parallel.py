@@ -6,7 +6,6 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from oloproof_dagster.cases import read_cases
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import stage
 from oloproof_dagster.execution import Asked
@@ -15,7 +14,8 @@ from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import SUITE
 from oloproof_dagster.session import Session
-from oloproof_dagster.transforms import SuiteCount, expand
+from oloproof_dagster.suite.cases import read_cases
+from oloproof_dagster.suite.transforms import SuiteCount, expand
 
 WORKERS = 4
 APP = """

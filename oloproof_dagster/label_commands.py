@@ -29,9 +29,9 @@ def labels_export(project: "Project", transform: str, form: str, out: Path | Non
     Example:
       oloproof labels export --transform injected --out to-read.jsonl
     """
-    from oloproof_dagster.cases import read_cases
-    from oloproof_dagster.labels import pairs_to_read, read_labels, write_pairs
-    from oloproof_dagster.transforms import expand
+    from oloproof_dagster.suite.cases import read_cases
+    from oloproof_dagster.suite.labels import pairs_to_read, read_labels, write_pairs
+    from oloproof_dagster.suite.transforms import expand
 
     declared = next((each for each in project.transforms if each.name == transform), None)
     if declared is None:
@@ -62,10 +62,10 @@ def labels_status(project: "Project", as_json: bool) -> int:
     """
     from dataclasses import asdict
 
-    from oloproof_dagster.cases import read_cases
     from oloproof_dagster.console import print_labels, printer
-    from oloproof_dagster.labels import validities
-    from oloproof_dagster.transforms import expand
+    from oloproof_dagster.suite.cases import read_cases
+    from oloproof_dagster.suite.labels import validities
+    from oloproof_dagster.suite.transforms import expand
 
     suite = expand(project, read_cases(project))
     found = validities(project, ((row.transform, row.case_id, row.pair_digest) for row in suite))

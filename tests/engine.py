@@ -5,18 +5,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from oloproof_dagster.cases import read_cases
 from oloproof_dagster.evidence.evidence import Attempt
 from oloproof_dagster.evidence.parquet import Staged, Stored, stage
 from oloproof_dagster.execution import Asked, Counts
 from oloproof_dagster.judgment import Judgment, criteria
 from oloproof_dagster.passes import Pass, Recordings
-from oloproof_dagster.preflight import own_files
 from oloproof_dagster.project.project import Project, evidence_of, load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import SUITE, TABLES, VERDICTS, SuiteRow, Table, VerdictRow
 from oloproof_dagster.session import Session
-from oloproof_dagster.transforms import SuiteCount, expand
+from oloproof_dagster.suite.cases import read_cases
+from oloproof_dagster.suite.preflight import own_files
+from oloproof_dagster.suite.transforms import SuiteCount, expand
 
 AGENT = '''
 import copy

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oloproof_dagster.cases import read_cases
 from oloproof_dagster.cli import main
 from oloproof_dagster.errors import LONGEST_MESSAGE, ConfigError
-from oloproof_dagster.preflight import check_files, readable_by_all
 from oloproof_dagster.project.project import load_project
+from oloproof_dagster.suite.cases import read_cases
+from oloproof_dagster.suite.preflight import check_files, readable_by_all
+from oloproof_dagster.suite.transforms import expand
 from oloproof_dagster.system.loading import load_system
-from oloproof_dagster.transforms import expand
 from oloproof_dagster.wording import did_you_mean
 
 SUITE = """\

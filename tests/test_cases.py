@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oloproof_dagster.cases import Reading, dataset_digest, read_cases, suite_digest
 from oloproof_dagster.digests import canonical_json, digest, parse_canonical
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.tables import CaseRow
+from oloproof_dagster.suite.cases import Reading, dataset_digest, read_cases, suite_digest
 from tests.projects import case, write_project
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "digests.json").read_text(encoding="utf-8"))

@@ -41,11 +41,9 @@ from pydantic_core import PydanticUndefined
 
 import oloproof_dagster
 from oloproof_dagster.assets.release_run import project_definitions
-from oloproof_dagster.cases import KEYS, read_cases
 from oloproof_dagster.cli import cli, main
 from oloproof_dagster.decision.intervals import Clusters, clopper_pearson_missing_bounded, korn_graubard_guarded
 from oloproof_dagster.definitions import EXAMPLE
-from oloproof_dagster.labels import read_labels
 from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration
 from oloproof_dagster.project.files import read_jsonl
 from oloproof_dagster.project.oloproof_yaml import Retries
@@ -55,6 +53,8 @@ from oloproof_dagster.records.reasons import DecisionReason, GateReason, Verdict
 from oloproof_dagster.records.replay_change import FAULT_RESULTS
 from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.report.documents import DECISION, METRIC, SLICE
+from oloproof_dagster.suite.cases import KEYS, read_cases
+from oloproof_dagster.suite.labels import read_labels
 
 ROOT = Path(__file__).parent.parent
 PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if page.is_file()]

@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oloproof_dagster.cases import read_cases
 from oloproof_dagster.decision.intervals import clopper_pearson_missing_bounded
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.labels import (
+from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
+from oloproof_dagster.project.project import Project, load_project
+from oloproof_dagster.records.tables import SuiteRow
+from oloproof_dagster.suite.cases import read_cases
+from oloproof_dagster.suite.labels import (
     Validity,
     pairs_to_read,
     read_labels,
@@ -22,10 +25,7 @@ from oloproof_dagster.labels import (
     validity,
     write_pairs,
 )
-from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
-from oloproof_dagster.project.project import Project, load_project
-from oloproof_dagster.records.tables import SuiteRow
-from oloproof_dagster.transforms import expand
+from oloproof_dagster.suite.transforms import expand
 from tests.projects import case, write_project
 
 CURRENT, OLD = "sha256:" + 64 * "a", "sha256:" + 64 * "b"

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.preflight import check_files, files_digest
 from oloproof_dagster.project.project import Project, load_project
+from oloproof_dagster.suite.preflight import check_files, files_digest
 from oloproof_dagster.system.loading import System, load_attribute, load_system, shape, takes
 from oloproof_dagster.system.own_files import OwnFiles
 from tests.projects import write_project

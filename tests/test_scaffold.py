@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 import oloproof_dagster
-from oloproof_dagster.cases import read_cases
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.preflight import check_files, readable_by_all
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.scaffold import copy_example, examples, write_project
+from oloproof_dagster.suite.cases import read_cases
+from oloproof_dagster.suite.preflight import check_files, readable_by_all
+from oloproof_dagster.suite.transforms import expand
 from oloproof_dagster.system.loading import load_system
-from oloproof_dagster.transforms import expand
 
 EXAMPLES = Path(oloproof_dagster.__file__).parent / "examples"
 WRITTEN = ["data/cases.jsonl", "definitions.py", "oloproof.yaml", "release.yaml", "workspace.yaml"]

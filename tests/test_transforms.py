@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oloproof_dagster.cases import read_cases
 from oloproof_dagster.digests import canonical_json, digest, parse_canonical
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.tables import SuiteRow
-from oloproof_dagster.transforms import SuiteCount, apply, expand, pair_digest, transform_digest
+from oloproof_dagster.suite.cases import read_cases
+from oloproof_dagster.suite.transforms import SuiteCount, apply, expand, pair_digest, transform_digest
 from tests.projects import case, write_project
 
 VECTORS = json.loads((Path(__file__).parent / "vectors" / "digests.json").read_text(encoding="utf-8"))

@@ -3,18 +3,18 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from oloproof_dagster.cases import dataset_digest
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.labels import read_labels
 from oloproof_dagster.project.evaluator_keys import Contains, PythonCheck
 from oloproof_dagster.project.files import file_digest
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.comparison import ABSENT, lookup, parse_path
 from oloproof_dagster.records.tables import CaseRow
+from oloproof_dagster.suite.cases import dataset_digest
+from oloproof_dagster.suite.labels import read_labels
+from oloproof_dagster.suite.transforms import refuse_untransformable
 from oloproof_dagster.system.loading import load_attribute, shape, takes
 from oloproof_dagster.system.own_files import OwnFiles
-from oloproof_dagster.transforms import refuse_untransformable
 from oloproof_dagster.wording import json_kind, shortened
 
 

@@ -1,0 +1,1 @@
+"""Cases read from JSONL, expanded by transforms, with people's labels on the pairs."""
