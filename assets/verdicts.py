@@ -7,8 +7,8 @@ import dagster as dg
 
 from oloproof_dagster.assets.stage import Made, Names, Stage
 from oloproof_dagster.digests import digest, parse_canonical
+from oloproof_dagster.evaluators.judgment import JUDGMENT_VERSION, Judgment, criteria
 from oloproof_dagster.evidence.parquet import Stored
-from oloproof_dagster.judgment import JUDGMENT_VERSION, Judgment, criteria
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import VERDICTS, ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
 from oloproof_dagster.report.markdown import cell, table

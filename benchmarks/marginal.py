@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oloproof_dagster.evaluators.judgment import Judgment, criteria
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import Staged, Stored, stage
 from oloproof_dagster.execution import Asked
-from oloproof_dagster.judgment import Judgment, criteria
 from oloproof_dagster.passes import Pass, Recordings
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import Identity

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from oloproof_dagster.errors import MalformedTrajectory as MalformedTrajectory
     from oloproof_dagster.errors import NotJSON as NotJSON
     from oloproof_dagster.errors import OloproofError as OloproofError
-    from oloproof_dagster.evaluators.evidence import CaseView as CaseView
+    from oloproof_dagster.evaluators.case import CaseView as CaseView
     from oloproof_dagster.evaluators.verdict import Verdict as Verdict
     from oloproof_dagster.project.project import Project as Project
     from oloproof_dagster.project.project import load_project as load_project
@@ -39,7 +39,7 @@ _HOME = {
     "AgentConstraintCheck": "records.trajectory",
     "AgentStep": "records.trajectory",
     "AgentTrajectory": "records.trajectory",
-    "CaseView": "evaluators.evidence",
+    "CaseView": "evaluators.case",
     "Compared": "records.comparison",
     "ConfigError": "errors",
     "EvidenceError": "errors",

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.evaluators.fault import RESUME, Target, target, why_control_is_discarded, why_fault_is_discarded
 from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.evidence.resume_log import Parts
 from oloproof_dagster.execution import Asked, Counts
-from oloproof_dagster.fault import RESUME, Target, target, why_control_is_discarded, why_fault_is_discarded
 from oloproof_dagster.ordered import Ordered, in_order
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
 from oloproof_dagster.records.comparison import json_equal

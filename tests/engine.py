@@ -5,10 +5,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from oloproof_dagster.evaluators.judgment import Judgment, criteria
 from oloproof_dagster.evidence.evidence import Attempt
 from oloproof_dagster.evidence.parquet import Staged, Stored, stage
 from oloproof_dagster.execution import Asked, Counts
-from oloproof_dagster.judgment import Judgment, criteria
 from oloproof_dagster.passes import Pass, Recordings
 from oloproof_dagster.project.project import Project, evidence_of, load_project
 from oloproof_dagster.records.keys import Identity

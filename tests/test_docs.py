@@ -667,7 +667,7 @@ def test_the_public_names_are_listed() -> None:
 
 
 def test_the_attributes_of_a_case_view_are_listed() -> None:
-    from oloproof_dagster.evaluators.evidence import CaseEvidence
+    from oloproof_dagster.evaluators.case import CaseEvidence
     from oloproof_dagster.records.tables import JSONText, SuiteRow
 
     empty = JSONText("{}")

@@ -12,8 +12,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from oloproof_dagster.digests import MOST_LEVELS, canonical_json
-from oloproof_dagster.evaluators import Criterion, build
-from oloproof_dagster.evaluators.evidence import CaseEvidence, CaseView
+from oloproof_dagster.evaluators.case import CaseEvidence, CaseView
+from oloproof_dagster.evaluators.criterion import Criterion, build
 from oloproof_dagster.evaluators.verdict import Verdict
 from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration
 from oloproof_dagster.records.comparison import ABSENT, Compared

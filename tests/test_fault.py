@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from oloproof_dagster.fault import Target, fault_step, target, why_control_is_discarded, why_fault_is_discarded
+from oloproof_dagster.evaluators.fault import (
+    Target,
+    fault_step,
+    target,
+    why_control_is_discarded,
+    why_fault_is_discarded,
+)
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.replay_change import FAULT_RESULTS, Fault, ReplayChange

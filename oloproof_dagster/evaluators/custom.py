@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.errors import NotJSON
-from oloproof_dagster.evaluators.evidence import CaseEvidence, CaseView
+from oloproof_dagster.evaluators.case import CaseEvidence, CaseView
 from oloproof_dagster.evaluators.verdict import Status, Verdict, failed, missing, passed
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.system.interrupts import INTERRUPTS

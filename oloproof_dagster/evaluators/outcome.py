@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from oloproof_dagster.evaluators.evidence import CaseEvidence
+from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
 from oloproof_dagster.project.evaluator_keys import Contains, ExactMatch
 from oloproof_dagster.records.comparison import ABSENT, Compared, json_equal, lookup, parse_path, show_path

@@ -1,8 +1,8 @@
 """Recovery: what the agent did after one of its calls failed. It says what, never why."""
 
-from oloproof_dagster.evaluators.evidence import CaseEvidence
+from oloproof_dagster.evaluators.case import CaseEvidence
+from oloproof_dagster.evaluators.fault import RESUME, Target, fault_step, target
 from oloproof_dagster.evaluators.verdict import Verdict, failed, missing, not_applicable, passed
-from oloproof_dagster.fault import RESUME, Target, fault_step, target
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.tables import ReplayRow

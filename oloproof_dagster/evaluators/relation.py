@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from oloproof_dagster.evaluators.evidence import CaseEvidence
+from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
 from oloproof_dagster.project.evaluator_keys import MetamorphicRelation
 from oloproof_dagster.records.comparison import (

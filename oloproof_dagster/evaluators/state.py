@@ -1,6 +1,6 @@
 """State criteria: what the world should be after the case, and what must not have changed."""
 
-from oloproof_dagster.evaluators.evidence import CaseEvidence
+from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
 from oloproof_dagster.project.evaluator_keys import StateMatches, StateUnchanged
 from oloproof_dagster.records.comparison import ABSENT, EXACT, Comparison, compare_at, lookup, parse_path, show_path

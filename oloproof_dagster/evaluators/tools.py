@@ -1,6 +1,6 @@
 """Tool criteria: which tools the trajectory calls, in which order, and how many times."""
 
-from oloproof_dagster.evaluators.evidence import CaseEvidence
+from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, failed, missing, passed
 from oloproof_dagster.project.evaluator_keys import ToolCalls
 from oloproof_dagster.records.reasons import VerdictReason

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from oloproof_dagster.collector import seldom_collected
-from oloproof_dagster.evaluators import Criterion, build
-from oloproof_dagster.evaluators.evidence import CaseEvidence
+from oloproof_dagster.evaluators.case import CaseEvidence
+from oloproof_dagster.evaluators.criterion import Criterion, build
 from oloproof_dagster.evidence.parquet import Index, Stored
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.keys import execution_key, identity_of, replay_key
