@@ -22,9 +22,9 @@ from oloproof_dagster.assets.turns import require_turns
 from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence.evidence import Attempt
 from oloproof_dagster.evidence.parquet import Stored
-from oloproof_dagster.execution import Asked, Progress
-from oloproof_dagster.passes import Shard
-from oloproof_dagster.progress import current_progress
+from oloproof_dagster.execution.execute import Asked
+from oloproof_dagster.execution.passes import Shard
+from oloproof_dagster.execution.progress import Progress, current_progress
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import ENGINE_VERSION, Identity, facts
 from oloproof_dagster.records.tables import EXECUTIONS, STATES, SuiteRow

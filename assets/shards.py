@@ -18,12 +18,12 @@ from oloproof_dagster.assets.stage import READER, Names, Stage
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.evidence import Attempt, What
 from oloproof_dagster.evidence.parquet import Stored
-from oloproof_dagster.execution import Asked, Counts, Progress, silent
-from oloproof_dagster.passes import Pass, shard_of
-from oloproof_dagster.progress import current_progress
+from oloproof_dagster.execution.execute import Asked, Counts
+from oloproof_dagster.execution.passes import Pass, shard_of
+from oloproof_dagster.execution.progress import Progress, current_progress, silent
+from oloproof_dagster.execution.sandboxes import Sandboxes
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.resources.steps import StepValues
-from oloproof_dagster.sandboxes import Sandboxes
 from oloproof_dagster.session import Session
 
 INDEX = "OLOPROOF_SHARD_INDEX"

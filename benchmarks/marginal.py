@@ -14,8 +14,8 @@ from typing import Any
 from oloproof_dagster.evaluators.judgment import Judgment, criteria
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import Staged, Stored, stage
-from oloproof_dagster.execution import Asked
-from oloproof_dagster.passes import Pass, Recordings
+from oloproof_dagster.execution.execute import Asked
+from oloproof_dagster.execution.passes import Pass, Recordings
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.replay_change import ReplayChange

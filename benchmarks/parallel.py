@@ -8,8 +8,8 @@ from pathlib import Path
 
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import stage
-from oloproof_dagster.execution import Asked
-from oloproof_dagster.passes import Pass
+from oloproof_dagster.execution.execute import Asked
+from oloproof_dagster.execution.passes import Pass
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import SUITE

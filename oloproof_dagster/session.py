@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.execution.sandboxes import InThisProcess, Sandboxes
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.recipe import Recipe
-from oloproof_dagster.sandboxes import InThisProcess, Sandboxes
 from oloproof_dagster.system.loading import System, load_system, made_by
 from oloproof_dagster.system.own_files import OwnFiles
 from oloproof_dagster.system.sandbox import Sandbox

@@ -88,7 +88,7 @@ def progress_bars() -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from oloproof_dagster.progress import listening
+    from oloproof_dagster.execution.progress import listening
 
     # A descriptor of its own: while steps run, 2 leads into a file.
     with open(os.dup(2), "w", encoding=sys.stderr.encoding, errors="backslashreplace") as terminal:

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
 
 from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.execution.sandboxes import Done
 from oloproof_dagster.recipe import Packed, Recipe
-from oloproof_dagster.sandboxes import Done
 from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.worker import Started
 from oloproof_dagster.worker_process import SECONDS_TO_LET_GO, DiedLoading, Printed, WorkerProcess

@@ -8,8 +8,8 @@ from typing import Any
 from oloproof_dagster.evaluators.judgment import Judgment, criteria
 from oloproof_dagster.evidence.evidence import Attempt
 from oloproof_dagster.evidence.parquet import Staged, Stored, stage
-from oloproof_dagster.execution import Asked, Counts
-from oloproof_dagster.passes import Pass, Recordings
+from oloproof_dagster.execution.execute import Asked, Counts
+from oloproof_dagster.execution.passes import Pass, Recordings
 from oloproof_dagster.project.project import Project, evidence_of, load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import SUITE, TABLES, VERDICTS, SuiteRow, Table, VerdictRow

@@ -17,8 +17,8 @@ import pytest
 from oloproof_dagster.digests import digest
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.resume_log import Parts
-from oloproof_dagster.execution import Asked
-from oloproof_dagster.passes import Pass
+from oloproof_dagster.execution.execute import Asked
+from oloproof_dagster.execution.passes import Pass
 from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
 from oloproof_dagster.records.tables import JSONText, SuiteRow
 from oloproof_dagster.session import Session

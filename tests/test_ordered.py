@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oloproof_dagster.ordered import Ordered
+from oloproof_dagster.execution.ordered import Ordered
 
 
 @given(st.data())

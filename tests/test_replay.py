@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.execution.replay import Recording
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.keys import replay_key
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import ReplayRow
 from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, recorded_text
-from oloproof_dagster.replay import Recording
 from oloproof_dagster.system.loading import load_system
 from tests.engine import AGENT, AGENT_SYSTEM, Engine, agent_case
 from tests.interrupts import interruptible

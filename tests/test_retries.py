@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from oloproof_dagster.execution.sandboxes import Done, ask
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.project.project import load_project
-from oloproof_dagster.sandboxes import Done, ask
 from oloproof_dagster.system.calls import Call, Outcome
 from tests.engine import Engine
 from tests.projects import EVALUATORS, TILL, case, write_project

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oloproof_dagster.execution.sandboxes import Sandboxes, ask
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, checkpoint_text, valid_text
-from oloproof_dagster.sandboxes import Sandboxes, ask
 from oloproof_dagster.session import Means, Session
 from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
 from tests.projects import write_project

@@ -15,12 +15,12 @@ from typing import Any
 from oloproof_dagster.collector import seldom_collected
 from oloproof_dagster.evidence.evidence import Attempt, Evidence
 from oloproof_dagster.evidence.parquet import Index, Staged, Stored, writing
-from oloproof_dagster.execution import Asked, Counts, Executed, RecordedExecutions, execute
+from oloproof_dagster.execution.execute import Asked, Counts, Executed, RecordedExecutions, execute
+from oloproof_dagster.execution.replay import RecordedReplays, Source, replay_all, sources
+from oloproof_dagster.execution.sandboxes import Sandboxes
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
 from oloproof_dagster.records.keys import Identity, facts, identity_of
 from oloproof_dagster.records.tables import EXECUTIONS, REPLAYS, STATES, ReplayRow, SuiteRow
-from oloproof_dagster.replay import RecordedReplays, Source, replay_all, sources
-from oloproof_dagster.sandboxes import Sandboxes
 from oloproof_dagster.system.interrupts import INTERRUPTS
 
 

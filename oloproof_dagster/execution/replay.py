@@ -11,8 +11,9 @@ from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.evaluators.fault import RESUME, Target, target, why_control_is_discarded, why_fault_is_discarded
 from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.evidence.resume_log import Parts
-from oloproof_dagster.execution import Asked, Counts
-from oloproof_dagster.ordered import Ordered, in_order
+from oloproof_dagster.execution.execute import Asked, Counts
+from oloproof_dagster.execution.ordered import Ordered, in_order
+from oloproof_dagster.execution.sandboxes import Sandboxes, ask
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
 from oloproof_dagster.records.comparison import json_equal
 from oloproof_dagster.records.keys import Identity, execution_key, replay_key
@@ -36,7 +37,6 @@ from oloproof_dagster.records.trajectory import (
     splice,
     valid_text,
 )
-from oloproof_dagster.sandboxes import Sandboxes, ask
 from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
 
 

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from oloproof_dagster.sandboxes import Sandboxes
+from oloproof_dagster.execution.sandboxes import Sandboxes
 
 Result = TypeVar("Result")
 

@@ -9,7 +9,9 @@ from functools import partial
 
 from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.evidence.resume_log import Parts
-from oloproof_dagster.ordered import Ordered, in_order
+from oloproof_dagster.execution.ordered import Ordered, in_order
+from oloproof_dagster.execution.progress import Progress, silent
+from oloproof_dagster.execution.sandboxes import Sandboxes, ask
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
 from oloproof_dagster.records.tables import (
@@ -21,15 +23,7 @@ from oloproof_dagster.records.tables import (
     json_text,
     retried_text,
 )
-from oloproof_dagster.sandboxes import Sandboxes, ask
 from oloproof_dagster.system.calls import Call, Outcome
-
-Progress = Callable[[str, int, int], None]
-"""Told the stage, how many cases are done, and of how many."""
-
-
-def silent(stage: str, done: int, total: int) -> None:
-    """Tells nobody."""
 
 
 @dataclass(slots=True)
