@@ -24,7 +24,7 @@ from oloproof_dagster.execution.progress import Progress, current_progress, sile
 from oloproof_dagster.execution.sandboxes import Sandboxes
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.resources.steps import StepValues
-from oloproof_dagster.session import Session
+from oloproof_dagster.workers.session import Session
 
 INDEX = "OLOPROOF_SHARD_INDEX"
 """The environment variable that tells the system which shard it works for, from 0."""

@@ -18,7 +18,7 @@ from oloproof_dagster.evidence.parquet import Staged, Stored, stage
 from oloproof_dagster.project.project import PROJECT_FILE, Project, load_project
 from oloproof_dagster.records.tables import TABLES, Table
 from oloproof_dagster.resources import EvidenceStore
-from oloproof_dagster.session import Session
+from oloproof_dagster.workers.session import Session
 
 READER = dg.PythonObjectDagsterType(Stored, name="OloproofTable")
 

@@ -21,12 +21,12 @@ from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import SUITE, VERDICTS
 from oloproof_dagster.records.trajectory import from_text
-from oloproof_dagster.session import Session
 from oloproof_dagster.suite.cases import read_cases
 from oloproof_dagster.suite.preflight import own_files
 from oloproof_dagster.suite.transforms import SuiteCount, expand
 from oloproof_dagster.system.loading import load_system
 from oloproof_dagster.system.protocols import CurrentCase, inside
+from oloproof_dagster.workers.session import Session
 
 
 @dataclass(frozen=True, slots=True)

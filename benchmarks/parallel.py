@@ -13,9 +13,9 @@ from oloproof_dagster.execution.passes import Pass
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import SUITE
-from oloproof_dagster.session import Session
 from oloproof_dagster.suite.cases import read_cases
 from oloproof_dagster.suite.transforms import SuiteCount, expand
+from oloproof_dagster.workers.session import Session
 
 WORKERS = 4
 APP = """

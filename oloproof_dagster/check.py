@@ -10,13 +10,13 @@ from oloproof_dagster.evaluators.fault import Target, target
 from oloproof_dagster.project.evaluator_keys import MetamorphicRelation, StateMatches, StateUnchanged
 from oloproof_dagster.project.project import Project, evidence_of
 from oloproof_dagster.records.trajectory import from_text
-from oloproof_dagster.session import Session
 from oloproof_dagster.suite.cases import Reading, read_cases
 from oloproof_dagster.suite.labels import validities
 from oloproof_dagster.suite.preflight import check_files, readable_by_all
 from oloproof_dagster.suite.transforms import SuiteCount, expand
 from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.wording import counted
+from oloproof_dagster.workers.session import Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def run(
     from oloproof_dagster.report.documents import release_run
     from oloproof_dagster.report.runs import errors_told, load_run
     from oloproof_dagster.resources.instance import open_instance
-    from oloproof_dagster.session import with_workers
+    from oloproof_dagster.workers.session import with_workers
 
     version = project.version if version is None else version
     if version != project.version:

@@ -1,6 +1,6 @@
 """The sandbox as a Dagster resource: made when the first case needs it, torn down with the run.
 
-What belongs here: how a run comes by its system. What happens to a case is the engine's (oloproof_dagster.session).
+What belongs here: how a run comes by its system. What happens to a case is the engine's (`workers.session`).
 """
 
 import atexit
@@ -14,7 +14,7 @@ from typing import Any
 import dagster as dg
 
 from oloproof_dagster.project.project import Project, load_project
-from oloproof_dagster.session import Means, Session
+from oloproof_dagster.workers.session import Means, Session
 
 
 class SandboxResource(dg.ConfigurableResource[Session]):

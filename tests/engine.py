@@ -13,10 +13,10 @@ from oloproof_dagster.execution.passes import Pass, Recordings
 from oloproof_dagster.project.project import Project, evidence_of, load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import SUITE, TABLES, VERDICTS, SuiteRow, Table, VerdictRow
-from oloproof_dagster.session import Session
 from oloproof_dagster.suite.cases import read_cases
 from oloproof_dagster.suite.preflight import own_files
 from oloproof_dagster.suite.transforms import SuiteCount, expand
+from oloproof_dagster.workers.session import Session
 
 AGENT = '''
 import copy

@@ -21,8 +21,8 @@ from oloproof_dagster.execution.execute import Asked
 from oloproof_dagster.execution.passes import Pass
 from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
 from oloproof_dagster.records.tables import JSONText, SuiteRow
-from oloproof_dagster.session import Session
 from oloproof_dagster.system.calls import Call, Outcome
+from oloproof_dagster.workers.session import Session
 from tests.engine import Engine, contents
 from tests.projects import TILL, case, write_project
 

@@ -18,9 +18,9 @@ import pytest
 
 from oloproof_dagster.assets.release_run import project_definitions
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.killing import Descent, kill
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.resources import SandboxResource
+from oloproof_dagster.workers.killing import Descent, kill
 from tests.engine import AGENT, AGENT_SYSTEM, Engine, agent_case, contents
 from tests.projects import write_project
 from tests.workers import ABUSER, SYSTEM, alive, answers, call, gone, mentioning, noted, outcomes, sandboxes_of, written

@@ -14,8 +14,8 @@ from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, checkpoint_text, valid_text
-from oloproof_dagster.session import Means, Session
 from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
+from oloproof_dagster.workers.session import Means, Session
 from tests.projects import write_project
 
 ABUSER = '''

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.system.calls import Call, Outcome
-from oloproof_dagster.system.sandbox import Sandbox
 
 Done = Callable[[Outcome], None]
 Finished = Callable[[Outcome, tuple[str, ...]], None]
@@ -32,24 +31,6 @@ class Sandboxes(Protocol):
 
     def close(self) -> None:
         """Ends the sandboxes; a call that is still under way is ended with them."""
-
-
-class InThisProcess:
-    """One sandbox in this process: a call is answered before `submit` returns."""
-
-    workers = 1
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-
-    def submit(self, call: Call, done: Done) -> None:
-        done(self._sandbox.answer(call))
-
-    def wait(self) -> None:
-        return
-
-    def close(self) -> None:
-        self._sandbox.close()
 
 
 def ask(

@@ -17,13 +17,13 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from oloproof_dagster.errors import ConfigError, OloproofError
-from oloproof_dagster.killing import MARK
-from oloproof_dagster.recipe import Packed, Recipe
 from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.system.interrupts import INTERRUPTS
 from oloproof_dagster.system.loading import load_system, made_by
 from oloproof_dagster.system.own_files import OwnFiles
 from oloproof_dagster.system.sandbox import Sandbox
+from oloproof_dagster.workers.killing import MARK
+from oloproof_dagster.workers.recipe import Packed, Recipe
 
 INDEX = "OLOPROOF_SANDBOX_INDEX"
 """The environment variable that tells a worker's system which of the sandboxes it is, from 0."""

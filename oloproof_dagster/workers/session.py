@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.execution.sandboxes import InThisProcess, Sandboxes
+from oloproof_dagster.execution.sandboxes import Done, Sandboxes
 from oloproof_dagster.project.project import Project
-from oloproof_dagster.recipe import Recipe
+from oloproof_dagster.system.calls import Call
 from oloproof_dagster.system.loading import System, load_system, made_by
 from oloproof_dagster.system.own_files import OwnFiles
 from oloproof_dagster.system.sandbox import Sandbox
-from oloproof_dagster.worker import FILES_CHANGED, Started
-from oloproof_dagster.workers import WorkerProcesses
+from oloproof_dagster.workers.inside import FILES_CHANGED, Started
+from oloproof_dagster.workers.pool import WorkerProcesses
+from oloproof_dagster.workers.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -165,3 +166,21 @@ class Session:
             self._project, means.callable, means.environment, means.make, self._modules, code, self._retry_on
         )
         return WorkerProcesses(recipe, self._n_workers, self._timeout_s)
+
+
+class InThisProcess:
+    """One sandbox in this process: a call is answered before `submit` returns."""
+
+    workers = 1
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+
+    def submit(self, call: Call, done: Done) -> None:
+        done(self._sandbox.answer(call))
+
+    def wait(self) -> None:
+        return
+
+    def close(self) -> None:
+        self._sandbox.close()

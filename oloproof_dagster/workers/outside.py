@@ -19,12 +19,12 @@ from uuid import uuid4
 
 import pebble
 
-from oloproof_dagster import worker
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.killing import Descent, kill
-from oloproof_dagster.recipe import Packed
 from oloproof_dagster.system.calls import Call, Outcome
-from oloproof_dagster.worker import Place, Started
+from oloproof_dagster.workers import inside as worker
+from oloproof_dagster.workers.inside import Place, Started
+from oloproof_dagster.workers.killing import Descent, kill
+from oloproof_dagster.workers.recipe import Packed
 
 SECONDS_TO_DIE = 0.2
 """What a worker is left between SIGTERM and SIGKILL at its time limit."""
@@ -216,7 +216,7 @@ class _OneProcess(ForkServerContext):
 
     def __init__(self) -> None:
         super().__init__()
-        self.set_forkserver_preload(["oloproof_dagster.worker", "pebble"])
+        self.set_forkserver_preload(["oloproof_dagster.workers.inside", "pebble"])
         self._process: _Process | None = None
 
     def Process(self, **given: Any) -> _Process:  # type: ignore[override]

@@ -16,10 +16,10 @@ from multiprocessing.sharedctypes import RawArray
 
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.execution.sandboxes import Done
-from oloproof_dagster.recipe import Packed, Recipe
 from oloproof_dagster.system.calls import Call, Outcome
-from oloproof_dagster.worker import Started
-from oloproof_dagster.worker_process import SECONDS_TO_LET_GO, DiedLoading, Printed, WorkerProcess
+from oloproof_dagster.workers.inside import Started
+from oloproof_dagster.workers.outside import SECONDS_TO_LET_GO, DiedLoading, Printed, WorkerProcess
+from oloproof_dagster.workers.recipe import Packed, Recipe
 
 AT_HAND = 2
 """How many calls a worker has: the one that it answers and the next, so that it never waits for this process."""
