@@ -6,10 +6,10 @@ from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.assets.processes import report_killed
 from oloproof_dagster.assets.stage import Names
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.project import PROJECT_FILE, Project, load_project
+from oloproof_dagster.resources.processes import report_killed
 from oloproof_dagster.suite.preflight import project_digest
 
 NO_RETRIES = {"dagster/max_retries": "0"}

@@ -18,7 +18,6 @@ from oloproof_dagster.assets.shards import (
     total,
 )
 from oloproof_dagster.assets.stage import Names, Stage, require_as_loaded
-from oloproof_dagster.assets.turns import require_turns
 from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence.evidence import Attempt
 from oloproof_dagster.evidence.parquet import Stored
@@ -28,6 +27,7 @@ from oloproof_dagster.execution.progress import Progress, current_progress
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import ENGINE_VERSION, Identity, facts
 from oloproof_dagster.records.tables import EXECUTIONS, STATES, SuiteRow
+from oloproof_dagster.resources.turns import require_turns
 
 GROUP = "execution"
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import dagster as dg
 from dagster._core.instance.config import PoolGranularity
 
-from oloproof_dagster.assets.processes import TAG, report_killed
 from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.resources.processes import TAG, report_killed
 
 LOOK_SECONDS = 2.0
 """How often a waiting run looks whether the one that it waits for was killed."""
