@@ -44,12 +44,12 @@ def run(
       oloproof run
       oloproof run --json | jq .gate
     """
-    from oloproof_dagster.assets.release_run import materialize
     from oloproof_dagster.console import print_release_run, printer
+    from oloproof_dagster.local_run.instance import open_instance
+    from oloproof_dagster.local_run.release_run import materialize
     from oloproof_dagster.project.project import evidence_of
     from oloproof_dagster.report.documents import release_run
     from oloproof_dagster.report.runs import errors_told, load_run
-    from oloproof_dagster.resources.instance import open_instance
     from oloproof_dagster.workers.session import with_workers
 
     version = project.version if version is None else version
@@ -153,8 +153,8 @@ def ui(project: "Project", port: int, host: str) -> int:
       oloproof ui
     """
     from oloproof_dagster.assets.automation import register
-    from oloproof_dagster.assets.release_run import project_definitions
-    from oloproof_dagster.resources.instance import dagster_home, open_instance
+    from oloproof_dagster.local_run.instance import dagster_home, open_instance
+    from oloproof_dagster.local_run.release_run import project_definitions
 
     _require_free(host, port)
     project_definitions(project)  # what is wrong is said here in one line, not in the pages
@@ -193,7 +193,7 @@ def versions(project: "Project", add: bool, as_json: bool) -> int:
 
     if add:
         from oloproof_dagster.assets.automation import register
-        from oloproof_dagster.resources.instance import open_instance
+        from oloproof_dagster.local_run.instance import open_instance
 
         with open_instance(project) as instance:
             new = register(instance, project)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from oloproof_dagster import mirror
+from oloproof_dagster.local_run import mirror
 
 SECONDS_FOR_THREADS, SECONDS_AT_EXIT = 1.0, 10.0
 """How long what the user's system has left is waited for at the end."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import dagster as dg
 
 from oloproof_dagster import load_project
-from oloproof_dagster.assets.release_run import project_definitions
+from oloproof_dagster.local_run.release_run import project_definitions
 
 
 def release_run(root: str) -> dg.JobDefinition:

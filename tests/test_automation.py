@@ -12,8 +12,8 @@ import pytest
 
 from oloproof_dagster import ConfigError, SandboxResource, build_definitions, load_project, load_run
 from oloproof_dagster.assets import automation
-from oloproof_dagster.assets.release_run import project_definitions
 from oloproof_dagster.definitions import defs
+from oloproof_dagster.local_run.release_run import project_definitions
 from oloproof_dagster.resources.processes import HOST, TAG, living, report_killed
 from tests.projects import write_project
 from tests.runs import COUNTED_TILL, NO_FAILURE, TABLES, Home, Result, home, rules

@@ -19,7 +19,7 @@ import yaml
 
 from oloproof_dagster import build_definitions
 from oloproof_dagster.definitions import EXAMPLE
-from oloproof_dagster.resources.instance import DAGSTER_YAML
+from oloproof_dagster.local_run.instance import DAGSTER_YAML
 from tests.test_docs import SHELLS, blocks, check_command, commands
 
 ROOT = Path(__file__).parent.parent

@@ -40,10 +40,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import oloproof_dagster
-from oloproof_dagster.assets.release_run import project_definitions
 from oloproof_dagster.cli import cli, main
 from oloproof_dagster.decision.intervals import Clusters, clopper_pearson_missing_bounded, korn_graubard_guarded
 from oloproof_dagster.definitions import EXAMPLE
+from oloproof_dagster.local_run.release_run import project_definitions
 from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration
 from oloproof_dagster.project.files import read_jsonl
 from oloproof_dagster.project.oloproof_yaml import Retries

@@ -15,10 +15,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from oloproof_dagster.assets.release_run import materialize
 from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.local_run.instance import open_instance
+from oloproof_dagster.local_run.release_run import materialize
 from oloproof_dagster.project.project import load_project
-from oloproof_dagster.resources.instance import open_instance
 from oloproof_dagster.workers.outside import CUT, FORWARDED_BYTES
 from tests.interrupts import interruptible
 from tests.projects import write_project

@@ -12,7 +12,7 @@ import pytest
 
 import oloproof_dagster
 from oloproof_dagster import build_definitions, gated_asset, load_run, require_gate
-from oloproof_dagster.assets.release_run import project_definitions
+from oloproof_dagster.local_run.release_run import project_definitions
 from oloproof_dagster.project.project import load_project
 from tests.projects import case, write_project
 from tests.runs import COUNTED_TILL, NO_FAILURE, Home, Result, home, rules

@@ -13,9 +13,9 @@ import pytest
 from dagster._core.storage.compute_log_manager import ComputeIOType
 
 from oloproof_dagster import ConfigError, load_project
-from oloproof_dagster.assets.release_run import materialize
+from oloproof_dagster.local_run.instance import DAGSTER_YAML, dagster_home, open_instance
+from oloproof_dagster.local_run.release_run import materialize
 from oloproof_dagster.project.project import Project
-from oloproof_dagster.resources.instance import DAGSTER_YAML, dagster_home, open_instance
 from tests.projects import TILL, case, write_project
 from tests.runs import NO_FAILURE, rules
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from oloproof_dagster.assets.release_run import project_definitions
 from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.local_run.release_run import project_definitions
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.resources import SandboxResource
 from oloproof_dagster.workers.killing import Descent, kill

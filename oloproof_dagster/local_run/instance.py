@@ -87,7 +87,7 @@ def for_commands(ref: InstanceRef, home: Path) -> InstanceRef:
     def quicker(module: str, kind: str, name: str) -> ConfigurableClassData:
         data = default[name]
         assert data is not None
-        return ConfigurableClassData(f"oloproof_dagster.resources.{module}", kind, data.config_yaml)
+        return ConfigurableClassData(f"oloproof_dagster.local_run.{module}", kind, data.config_yaml)
 
     if ref.compute_logs_data == default["compute_logs"]:
         ref = ref._replace(compute_logs_data=quicker("step_logs", "StepLogs", "compute_logs"))

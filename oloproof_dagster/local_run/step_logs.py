@@ -9,7 +9,7 @@ from dagster._core.storage.compute_log_manager import CapturedLogContext, Comput
 from dagster._core.storage.local_compute_log_manager import IO_TYPE_EXTENSION, LocalComputeLogManager
 from dagster._serdes import ConfigurableClassData
 
-from oloproof_dagster.mirror import kept_in_files
+from oloproof_dagster.local_run.mirror import kept_in_files
 
 
 class StepLogs(LocalComputeLogManager):
