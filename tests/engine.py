@@ -10,7 +10,8 @@ from oloproof_dagster.evidence.evidence import Attempt
 from oloproof_dagster.evidence.parquet import Staged, Stored, stage
 from oloproof_dagster.execution.execute import Asked, Counts
 from oloproof_dagster.execution.passes import Pass, Recordings
-from oloproof_dagster.project.project import Project, evidence_of, load_project
+from oloproof_dagster.project.evidence_place import evidence_of
+from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import SUITE, TABLES, VERDICTS, SuiteRow, Table, VerdictRow
 from oloproof_dagster.suite.cases import read_cases

@@ -1,6 +1,7 @@
 """The house: which folder may import which, and what must work without Dagster."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -81,8 +82,7 @@ def of(*rooms: str) -> Iterator[str]:
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_imports_go_one_way_through_the_rooms(module: str) -> None:
     room = module.split(".")[0]
-    flat = "." not in module and module not in ("errors", "digests", "wording", "definitions")
-    if flat:  # has no room of its own yet
+    if module == "__init__":  # names the homes of the public names
         return
     if module == "resources.preloaded":  # a leaf that only imports
         return
@@ -113,6 +113,82 @@ def test_the_engine_imports_with_dagster_absent() -> None:
     )
 
 
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_every_module_stands_in_a_room(module: str) -> None:
+    assert module.split(".")[0] in {*LEVELS, "__init__", "adapters"}
+
+
+@pytest.mark.parametrize("module", sorted(of("adapters")))
+def test_an_adapter_knows_recording_and_its_framework_alone(module: str) -> None:
+    assert rooms_read_by(module) & set(LEVELS) <= {"recording"}
+
+
+@pytest.mark.parametrize("module", sorted(of("system", "workers")))
+def test_what_runs_the_system_knows_no_table_no_key_and_no_evidence(module: str) -> None:
+    read = {name.removeprefix(f"{NAME}.") for name in imports(MODULES[module])}
+    assert not {each for each in read if each.startswith(("evidence", "records.tables", "records.keys", "evaluators"))}
+
+
+@pytest.mark.parametrize("module", [*sorted(of("system")), "workers.inside", "workers.recipe"])
+def test_a_worker_process_knows_nothing_of_the_side_that_steers_it(module: str) -> None:
+    steering = {f"{NAME}.workers.{each}" for each in ("outside", "pool", "session")} | {f"{NAME}.execution.sandboxes"}
+    assert not imports(MODULES[module]) & steering
+
+
+@pytest.mark.parametrize("module", sorted(of("execution")))
+def test_the_walk_hands_calls_over_and_never_knows_who_answers_them(module: str) -> None:
+    assert not {f"{NAME}.system.{each}" for each in ("sandbox", "loading")} & imports(MODULES[module])
+
+
+STORES = sorted(name for name in of("evidence") if re.search(r"store|local_folder|object", name))
+
+
+@pytest.mark.parametrize("module", STORES)
+def test_the_place_of_evidence_keeps_files_and_never_knows_what_stands_in_them(module: str) -> None:
+    assert f"{NAME}.evidence.parquet" not in imports(MODULES[module])
+    assert rooms_read_by(module) & set(LEVELS) <= {"errors", "evidence"}
+
+
+def users(*packages: str) -> set[str]:
+    """The engine's modules that import one of these packages."""
+    return {name for name in engine() if set(packages) & {each.split(".")[0] for each in imports(MODULES[name])}}
+
+
+def test_only_intervals_knows_scipy_and_numpy() -> None:
+    assert users("scipy", "numpy") == {"decision.intervals"}
+
+
+def test_only_the_outside_of_a_worker_process_knows_pebble() -> None:
+    assert users("pebble") == {"workers.outside"}
+
+
+def test_only_the_object_store_knows_its_library() -> None:
+    assert users("fsspec", "obstore") <= {name for name in STORES if "object" in name}
+
+
+def test_a_worker_process_loads_no_library_that_it_has_no_use_for() -> None:
+    libraries = "{'dagster', 'pandas', 'pyarrow', 'numpy', 'scipy', 'deepdiff', 'pebble', 'click', 'rich', 'filelock'}"
+    loaded = python(f"import sys, oloproof_dagster.workers.inside; print({libraries} & set(sys.modules))")
+    assert loaded.strip() == "set()"
+
+
+def test_the_rooms_have_no_circle_of_imports() -> None:
+    done: set[str] = set()
+
+    def visit(module: str, above: tuple[str, ...]) -> None:
+        assert module not in above, " -> ".join((*above, module))
+        if module not in done:
+            for name in sorted(imports(MODULES[module])):
+                other = name.removeprefix(f"{NAME}.")
+                if name.startswith(f"{NAME}.") and other in MODULES:
+                    visit(other, (*above, module))
+            done.add(module)
+
+    for module in MODULES:
+        if module != "__init__":
+            visit(module, ())
+
+
 def test_the_engine_executes_replays_and_judges_with_dagster_absent(tmp_path: Path) -> None:
     recovery = {"type": "fault_recovery", "tool": "add", "fault": "error"}
     write_project(tmp_path, suite={"evaluators": [{"type": "state_matches"}, recovery]})
@@ -127,7 +203,7 @@ def test_the_engine_executes_replays_and_judges_with_dagster_absent(tmp_path: Pa
 
 def test_help_loads_neither_dagster_nor_pandas() -> None:
     loaded = python(
-        "import sys\nfrom oloproof_dagster.cli import cli\n"
+        "import sys\nfrom oloproof_dagster.cli.main import cli\n"
         "cli(['run', '--help'], standalone_mode=False)\n"
         "print(sorted({'dagster', 'pandas', 'pyarrow', 'numpy', 'pydantic', 'rich'} & set(sys.modules)))"
     )

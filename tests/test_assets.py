@@ -16,7 +16,7 @@ import pytest
 from oloproof_dagster import EvidenceError, build_definitions, load_project, load_run
 from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.execution.execute import RecordedExecutions
-from oloproof_dagster.project.project import evidence_of
+from oloproof_dagster.project.evidence_place import evidence_of
 from tests.interrupts import interruptible
 from tests.projects import case, write_project
 from tests.runs import COUNTED_TILL, NO_FAILURE, TABLES, Home, home, rules

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oloproof_dagster.cli import main
+from oloproof_dagster.cli.main import main
 from oloproof_dagster.errors import LONGEST_MESSAGE, ConfigError
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.suite.cases import read_cases

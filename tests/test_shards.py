@@ -11,7 +11,7 @@ import pytest
 from oloproof_dagster import EvidenceError, SandboxResource, build_definitions, load_project
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.execution.progress import listening
-from oloproof_dagster.project.project import evidence_of
+from oloproof_dagster.project.evidence_place import evidence_of
 from tests.projects import case, write_project
 from tests.runs import COUNTED_TILL, NO_FAILURE, QUIET, Home, Result, home, rules
 from tests.spread import reconstructable

@@ -17,7 +17,8 @@ from oloproof_dagster.assets.stage import Names
 from oloproof_dagster.definitions import build_definitions
 from oloproof_dagster.errors import ConfigError, EvidenceError, OloproofError
 from oloproof_dagster.local_run.history import HistoryLost
-from oloproof_dagster.project.project import Project, evidence_of
+from oloproof_dagster.project.evidence_place import evidence_of
+from oloproof_dagster.project.project import Project
 from oloproof_dagster.resources import EvidenceStore, SandboxResource
 from oloproof_dagster.resources.processes import TAG, living, report_killed
 from oloproof_dagster.resources.turns import taking_turns

@@ -7,7 +7,6 @@ from functools import cached_property
 from pathlib import Path
 
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.project.evaluator_keys import Declaration, FaultRecovery, MetamorphicRelation
 from oloproof_dagster.project.oloproof_yaml import Suite, TransformDeclaration, slug_of
 from oloproof_dagster.project.release_yaml import Policy, load_policy
@@ -192,17 +191,3 @@ def _inside(project: Project, key: str, name: str) -> None:
         raise project.problem(
             key, f"there is no file {shortened(name)} in the project's folder; write a path relative to {PROJECT_FILE}"
         )
-
-
-def evidence_root(project: Project) -> Path | str:
-    """Where the project's evidence lies: at its `store`, else under its own folder."""
-    return project.suite.store or project.root / OLOPROOF_FOLDER / "evidence"
-
-
-def evidence_of(project: Project) -> Evidence:
-    """The project's evidence.
-
-    Raises:
-        ConfigError: its `store` needs a package that is not installed.
-    """
-    return Evidence(evidence_root(project))

@@ -8,7 +8,8 @@ from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import Stored
-from oloproof_dagster.project.project import Project, evidence_of, load_project
+from oloproof_dagster.project.evidence_place import evidence_of
+from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.report.panels import CasePanel, case_panels
 from oloproof_dagster.wording import counted
 

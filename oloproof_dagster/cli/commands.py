@@ -1,10 +1,8 @@
-"""The command line: materialises through Dagster, reads stored tables, and never evaluates beside the assets.
+"""The commands: each materialises through Dagster or reads stored tables; none evaluates beside the assets.
 
 Dagster, pandas and the engine are imported inside the commands, so that `--help` is instant.
 """
 
-import contextlib
-import gc
 import os
 import sys
 from pathlib import Path
@@ -12,17 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oloproof_dagster.cli.command import cli, command, json_option, print_json, tell, version_option
+from oloproof_dagster.cli.terminal import no_silent_end, progress_bars, stdout_kept_clean
 from oloproof_dagster.collector import collect_again
-from oloproof_dagster.command import cli, command, json_option, print_json, version_option
-from oloproof_dagster.errors import ConfigError, OloproofError
-from oloproof_dagster.label_commands import labels
-from oloproof_dagster.terminal import end_in_time, no_silent_end, progress_bars, stdout_kept_clean
+from oloproof_dagster.errors import ConfigError
 
 if TYPE_CHECKING:
     from oloproof_dagster.project.project import Project
-
-USAGE, CRASH, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
-cli.add_command(labels)
 
 
 @command()
@@ -44,10 +38,10 @@ def run(
       oloproof run
       oloproof run --json | jq .gate
     """
-    from oloproof_dagster.console import print_release_run, printer
+    from oloproof_dagster.cli.console import print_release_run, printer
     from oloproof_dagster.local_run.instance import open_instance
     from oloproof_dagster.local_run.release_run import materialize
-    from oloproof_dagster.project.project import evidence_of
+    from oloproof_dagster.project.evidence_place import evidence_of
     from oloproof_dagster.report.documents import release_run
     from oloproof_dagster.report.runs import errors_told, load_run
     from oloproof_dagster.workers.session import with_workers
@@ -97,8 +91,8 @@ def inspect(project: "Project", version: str | None, case_id: str | None, failur
       oloproof inspect --failures
       oloproof inspect --case ord-013~injected
     """
-    from oloproof_dagster.console import printer
-    from oloproof_dagster.panel_view import print_overview, print_panel
+    from oloproof_dagster.cli.console import printer
+    from oloproof_dagster.cli.panel_view import print_overview, print_panel
     from oloproof_dagster.report.documents import panels
     from oloproof_dagster.report.panels import case_panels
     from oloproof_dagster.report.runs import load_run
@@ -126,8 +120,8 @@ def check(project: "Project") -> int:
     Example:
       oloproof check
     """
-    from oloproof_dagster.check import check_project
-    from oloproof_dagster.console import printer
+    from oloproof_dagster.cli.check import check_project
+    from oloproof_dagster.cli.console import printer
 
     console, ok = printer(), True
     collect_again()
@@ -187,8 +181,8 @@ def versions(project: "Project", add: bool, as_json: bool) -> int:
     Example:
       oloproof versions --register
     """
-    from oloproof_dagster.console import print_versions, printer
-    from oloproof_dagster.project.project import evidence_of
+    from oloproof_dagster.cli.console import print_versions, printer
+    from oloproof_dagster.project.evidence_place import evidence_of
     from oloproof_dagster.report.runs import load_run
 
     if add:
@@ -261,7 +255,7 @@ def init(path: Path | None, example: str | None, system: str | None, debug: bool
       oloproof init --example stateful-agent
       oloproof init . --system app:desk
     """
-    from oloproof_dagster.scaffold import copy_example, examples, write_project
+    from oloproof_dagster.cli.scaffold import copy_example, examples, write_project
 
     if (example is None) == (system is None):
         raise click.UsageError("name one of --example and --system")
@@ -292,59 +286,3 @@ def _require_free(host: str, port: int) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise ConfigError(f"--port {port}: cannot be listened on ({error.strerror}); name another port") from None
-
-
-def program() -> None:
-    """The command line as a process of its own, which imports much and ends soon.
-
-    Searching what is imported for garbage, a dozen times while importing and once more at the end, would take a third
-    of a small run. It is put off until the user's system runs, and left out where none does.
-    """
-    gc.disable()
-    try:
-        main()
-    except SystemExit as ending:
-        end_in_time(ending.code if isinstance(ending.code, int) else 0)
-        raise
-    finally:
-        if not gc.isenabled():
-            gc.freeze()
-
-
-def tell(line: str) -> None:
-    """Says a line on stderr; where that cannot be written (a full disk), the exit code has to do."""
-    with contextlib.suppress(OSError, ValueError):
-        click.echo(line, err=True)
-
-
-def main() -> None:
-    """Runs the command line and exits with its code; a user's mistake is one line on stderr."""
-    debug = "--debug" in sys.argv
-    try:
-        code = cli(standalone_mode=False, prog_name="oloproof")
-    except click.ClickException as error:
-        code = USAGE
-        with contextlib.suppress(OSError, ValueError):
-            error.show()
-    except (click.Abort, KeyboardInterrupt):
-        code = INTERRUPTED
-        tell("interrupted; what was finished is kept, run again to go on")
-    except OloproofError as error:
-        if debug:
-            raise
-        code = USAGE
-        tell(f"oloproof: {error}")
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of our output has gone; nothing more to say
-        code = BROKEN_PIPE
-    except Exception as error:
-        if debug:
-            raise
-        first = str(error).splitlines()[0] if str(error) else ""
-        code = CRASH
-        tell(f"oloproof: internal error: {type(error).__name__}: {first} (--debug shows more)")
-    sys.exit(code if isinstance(code, int) else 0)
-
-
-if __name__ == "__main__":
-    program()

@@ -1,5 +1,6 @@
 """What every command has in common: the group, the project it is given, and the options that several take."""
 
+import contextlib
 import functools
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,12 @@ def command(name: str | None = None, *, group: click.Group = cli) -> Callable[[C
         return group.command(name)(with_options)
 
     return decorate
+
+
+def tell(line: str) -> None:
+    """Says a line on stderr; where that cannot be written (a full disk), the exit code has to do."""
+    with contextlib.suppress(OSError, ValueError):
+        click.echo(line, err=True)
 
 
 def print_json(document: Any) -> None:

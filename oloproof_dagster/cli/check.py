@@ -8,7 +8,8 @@ from typing import Literal
 
 from oloproof_dagster.evaluators.fault import Target, target
 from oloproof_dagster.project.evaluator_keys import MetamorphicRelation, StateMatches, StateUnchanged
-from oloproof_dagster.project.project import Project, evidence_of
+from oloproof_dagster.project.evidence_place import evidence_of
+from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.trajectory import from_text
 from oloproof_dagster.suite.cases import Reading, read_cases
 from oloproof_dagster.suite.labels import validities

@@ -11,7 +11,7 @@ from oloproof_dagster.project.evaluator_keys import CALLABLE
 from oloproof_dagster.project.oloproof_yaml import slug_of
 from oloproof_dagster.wording import shortened
 
-EXAMPLES = Path(__file__).parent / "examples"
+EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
 def examples() -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oloproof_dagster.command import command, json_option, print_json
+from oloproof_dagster.cli.command import command, json_option, print_json
 from oloproof_dagster.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def labels_status(project: "Project", as_json: bool) -> int:
     """
     from dataclasses import asdict
 
-    from oloproof_dagster.console import print_labels, printer
+    from oloproof_dagster.cli.console import print_labels, printer
     from oloproof_dagster.suite.cases import read_cases
     from oloproof_dagster.suite.labels import validities
     from oloproof_dagster.suite.transforms import expand

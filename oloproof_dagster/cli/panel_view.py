@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oloproof_dagster.console import STATUSES, heading, plain, shown, table
+from oloproof_dagster.cli.console import STATUSES, heading, plain, shown, table
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.tables import ReplayRow, VerdictRow
