@@ -1,0 +1,1 @@
+"""Assets, jobs, sensors, stores, on real instances."""

@@ -1,0 +1,1 @@
+"""The engine alone: no Dagster, no processes, seconds."""

@@ -1,0 +1,1 @@
+"""Sandboxes in processes, kills, full disks, interrupts."""
