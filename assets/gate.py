@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from oloproof_dagster.assets.metrics import is_clustered
-from oloproof_dagster.assets.stage import Made, Names, Stage
+from oloproof_dagster.assets.stage import Names, NewTable, Stage
 from oloproof_dagster.decision.decide import SuiteFacts, decide, settle
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import EvidenceError
@@ -43,14 +43,14 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
     def decisions(
         context: dg.AssetExecutionContext, metrics: Stored[MetricRow], transformed_cases: Stored[SuiteRow]
     ) -> dg.MaterializeResult[Any]:
-        def make() -> Made:
+        def make() -> NewTable:
             facts = suite_facts(transformed_cases, metrics)
             pairs = transformed_cases.columns("transform", "case_id", "pair_digest")
             unchecked = unchecked_criteria(project, validities(project, pairs))
             found = {row.metric: row for row in metrics.rows()}
             rows = decide(policy, found, facts, unchecked) if policy else ()
             noted = {"partial": facts.partial, "clustered": facts.clustered, "n_clusters": facts.n_clusters}
-            return Made(rows, lambda: {**noted, "policy": policy_digest, "labels": labels_digest(project)})
+            return NewTable(rows, lambda: {**noted, "policy": policy_digest, "labels": labels_digest(project)})
 
         return Stage(context, project, DECISIONS).materialize(
             make,
@@ -83,7 +83,7 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
             )
         facts = SuiteFacts(noted["clustered"], noted["n_clusters"], noted["partial"])
         row = settle(policy, rows, facts)
-        result = stage.materialize(lambda: Made((row,)), decisions, partial=facts.partial)
+        result = stage.materialize(lambda: NewTable((row,)), decisions, partial=facts.partial)
         yield result._replace(
             metadata={**(result.metadata or {}), **shown(row, rows), "policy": policy_digest},
             check_results=checks(policy, row, rows),

@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.assets.stage import Made, Names, Stage
+from oloproof_dagster.assets.stage import Names, NewTable, Stage
 from oloproof_dagster.decision.intervals import STATISTICS_VERSION
 from oloproof_dagster.decision.metrics import measure
 from oloproof_dagster.decision.slices import measure_slices, memberships
@@ -32,7 +32,7 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
     def metrics(
         context: dg.AssetExecutionContext, verdicts: Stored[VerdictRow], transformed_cases: Stored[SuiteRow]
     ) -> dg.MaterializeResult[Any]:
-        def make() -> Made:
+        def make() -> NewTable:
             noted = {name: verdicts.facts()[name] for name in ("n_unreached", "trials")}
             rows = measure(
                 verdicts.rows(),
@@ -42,7 +42,7 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
                 confidence_level=level,
                 min_clusters=min_clusters,
             )
-            return Made(rows, lambda: noted, lambda: plotted(rows))
+            return NewTable(rows, lambda: noted, lambda: plotted(rows))
 
         stage = Stage(context, project, METRICS)
         unreached = verdicts.facts().get("n_unreached")
@@ -64,8 +64,8 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
         trajectories: Stored[ExecutionRow],
         transformed_cases: Stored[SuiteRow],
     ) -> dg.MaterializeResult[Any]:
-        def make() -> Made:
-            return Made(
+        def make() -> NewTable:
+            return NewTable(
                 measure_slices(
                     verdicts.rows(),
                     memberships(project.slices, transformed_cases, trajectories, verdicts.facts()["trials"]),
@@ -84,10 +84,10 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
 
 def made_anew(stage: Stage) -> dict[str, Any]:
     """How much of the version's evidence its latest execution and replays made, and how long that took."""
-    executed, replayed = stage.said_of("trajectories"), stage.said_of("fault_replays")
+    executed, replayed = stage.metadata_of("trajectories"), stage.metadata_of("fault_replays")
     found: dict[str, Any] = {}
     for name in ("executed", "replayed", "answered_from_evidence", "seconds"):
-        values = [said[name].value for said in (executed, replayed) if name in said]
+        values = [latest[name].value for latest in (executed, replayed) if name in latest]
         if values:
             found[name] = sum(values)
     return found

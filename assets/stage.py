@@ -135,8 +135,8 @@ def require_registered(context: dg.AssetExecutionContext, project: Project) -> N
 
 
 @dataclass
-class Made:
-    """A table about to be written: its rows, and what is to be noted of it once they are through."""
+class NewTable:
+    """A table about to be written: its rows, and what is noted of it once they are through."""
 
     rows: Iterable[Any]
     facts: Callable[[], dict[str, Any]] = dict
@@ -176,34 +176,33 @@ class Stage:
         return digest("fingerprint/v1", {"code": code_version, "upstream": contents, **more})
 
     def current(self, fingerprint: str) -> dict[str, Any] | None:
-        """What was said of the recorded table, where it and the latest materialisation of this partition bear the
-        fingerprint; else None."""
-        said = self._said_before
-        noted = said.get("fingerprint")
+        """The latest materialisation's metadata, where it and the recorded table bear the fingerprint; else None."""
+        latest = self._latest_metadata
+        noted = latest.get("fingerprint")
         facts, n_rows = self.stored.facts_and_length()
         if noted is None or not noted.value == fingerprint == facts.get("fingerprint"):
             return None
-        if said["dagster/row_count"].value != n_rows:
+        if latest["dagster/row_count"].value != n_rows:
             return None
-        return {name: value for name, value in said.items() if name != "warnings"}
+        return {name: value for name, value in latest.items() if name != "warnings"}
 
     @cached_property
-    def _said_before(self) -> Mapping[str, dg.MetadataValue[Any]]:
-        return self.said_of(self.table.name)
+    def _latest_metadata(self) -> Mapping[str, dg.MetadataValue[Any]]:
+        return self.metadata_of(self.table.name)
 
-    def said_of(self, table: str) -> Mapping[str, dg.MetadataValue[Any]]:
+    def metadata_of(self, table: str) -> Mapping[str, dg.MetadataValue[Any]]:
         """The metadata of a table's latest materialisation in this very partition; empty where there is none."""
         wanted = dg.AssetRecordsFilter(asset_key=self.names.key(table), asset_partitions=[self.version])
         found = self.context.instance.fetch_materializations(wanted, limit=1).records
         materialization = found[0].asset_materialization if found else None
         return materialization.metadata if materialization else {}
 
-    def reused(self, said_before: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> dg.MaterializeResult[Any]:
+    def reused(self, latest: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> dg.MaterializeResult[Any]:
         """The recorded table, used again: no value, so that the file stays as it is and downstream reads it."""
         return dg.MaterializeResult(
             asset_key=self.names.key(self.table.name),
             data_version=dg.DataVersion(self.stored.content),
-            metadata={**said_before, "reused": True, **(now or {})},
+            metadata={**latest, "reused": True, **(now or {})},
         )
 
     @property
@@ -211,11 +210,11 @@ class Stage:
         """Where the table is written before it takes its place."""
         return self.evidence.staging(self.table.name, self.version)
 
-    def written(self, made: Made, fingerprint: str) -> dg.MaterializeResult[Staged]:
+    def written(self, new: NewTable, fingerprint: str) -> dg.MaterializeResult[Staged]:
         """The table made anew and staged."""
         noted = {"fingerprint": fingerprint}
-        staged = stage(self.staging, self.table, made.rows, lambda: {**made.facts(), **noted})
-        return self.handed_over(staged, fingerprint, made.metadata())
+        staged = stage(self.staging, self.table, new.rows, lambda: {**new.facts(), **noted})
+        return self.handed_over(staged, fingerprint, new.metadata())
 
     def handed_over(
         self, staged: Staged, fingerprint: str, metadata: Mapping[str, Any]
@@ -233,8 +232,10 @@ class Stage:
             },
         )
 
-    def materialize(self, make: Callable[[], Made], *upstream: Stored[Any], **more: Any) -> dg.MaterializeResult[Any]:
+    def materialize(
+        self, make: Callable[[], NewTable], *upstream: Stored[Any], **more: Any
+    ) -> dg.MaterializeResult[Any]:
         """The table: used again where its fingerprint still holds, else made."""
         fingerprint = self.fingerprint(*upstream, **more)
-        said_before = self.current(fingerprint)
-        return self.written(make(), fingerprint) if said_before is None else self.reused(said_before)
+        latest = self.current(fingerprint)
+        return self.written(make(), fingerprint) if latest is None else self.reused(latest)

@@ -4,12 +4,12 @@ from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.assets.stage import Made, Names, Stage, require_as_loaded
+from oloproof_dagster.assets.stage import Names, NewTable, Stage, require_as_loaded
 from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import CASES, SUITE, CaseRow
-from oloproof_dagster.suite.cases import READER_VERSION, Reading, dataset_digest, read_cases
+from oloproof_dagster.suite.cases import READER_VERSION, ReadNotes, dataset_digest, read_cases
 from oloproof_dagster.suite.preflight import check_files, files_digest, readable_by_all
 from oloproof_dagster.suite.transforms import SuiteCount, expand, transform_digest
 
@@ -29,15 +29,15 @@ def suite_assets(project: Project) -> list[dg.AssetsDefinition]:
         description="The cases of the dataset, one row each, checked before anything runs.",
     )
     def cases(context: dg.AssetExecutionContext) -> dg.MaterializeResult[Any]:
-        stage, reading = Stage(context, project, CASES), Reading()
+        stage, notes = Stage(context, project, CASES), ReadNotes()
 
-        def make() -> Made:
+        def make() -> NewTable:
             check_files(project)
             if stage.version == project.version:
                 require_as_loaded(project)
                 stage.session.prepare()  # imported and its contract checked before anything runs
-            rows = readable_by_all(project, read_cases(project, reading))
-            return Made(rows, metadata=lambda: {"warnings": "\n".join(reading.warnings)} if reading.warnings else {})
+            rows = readable_by_all(project, read_cases(project, notes))
+            return NewTable(rows, metadata=lambda: {"warnings": "\n".join(notes.warnings)} if notes.warnings else {})
 
         return stage.materialize(make, dataset=dataset_digest(project), files=files_digest(project))
 
@@ -49,9 +49,9 @@ def suite_assets(project: Project) -> list[dg.AssetsDefinition]:
         description="Every case followed by its transformed copies, one row each, with the cluster they share.",
     )
     def transformed_cases(context: dg.AssetExecutionContext, cases: Stored[CaseRow]) -> dg.MaterializeResult[Any]:
-        def make() -> Made:
+        def make() -> NewTable:
             count = SuiteCount()
-            return Made(count.counting(expand(project, cases.rows())), count.facts, count.facts)
+            return NewTable(count.counting(expand(project, cases.rows())), count.facts, count.facts)
 
         return Stage(context, project, SUITE).materialize(make, cases)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.assets.stage import Made, Names, Stage
+from oloproof_dagster.assets.stage import Names, NewTable, Stage
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.evaluators.judgment import JUDGMENT_VERSION, Judgment, criteria
 from oloproof_dagster.evidence.parquet import Stored
@@ -51,11 +51,11 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
             )
         upstream = (transformed_cases, trajectories, environment_states, fault_replays)
 
-        def make() -> Made:
+        def make() -> NewTable:
             judgment, failures = Judgment(*upstream, project.suite.trials), Failures()
             rows = failures.watching(judgment.verdicts(criteria(project)))
             noted = {"trials": project.suite.trials}
-            return Made(rows, lambda: {**noted, "n_unreached": judgment.n_unreached}, failures.metadata)
+            return NewTable(rows, lambda: {**noted, "n_unreached": judgment.n_unreached}, failures.metadata)
 
         # The checks' files as they are now: a long-lived code location knows the version of those it was loaded with.
         return stage.materialize(make, *upstream, judges=judgment_code(project), trials=project.suite.trials)

@@ -14,8 +14,8 @@ from typing import Any
 from oloproof_dagster.evaluators.judgment import Judgment, criteria
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import Staged, Stored, stage
-from oloproof_dagster.execution.execute import Asked
-from oloproof_dagster.execution.passes import Pass, Recordings
+from oloproof_dagster.execution.execute import PassOptions
+from oloproof_dagster.execution.passes import ExecutionPass, Pass, PassTarget, ReplayPass, write_tables
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.replay_change import ReplayChange
@@ -68,18 +68,14 @@ class EnginePass:
         project = self.project
         identity = Identity(project.suite.system.name, project.version, own_files(project).code_digest)
         suite = self.table("transformed_cases")
-        asked = Asked(len(suite))
         with closing(Session(project)) as session:
             sandboxes = session.sandboxes(identity.code)  # imports the system, a fixed cost
             start = time.perf_counter()
             attempt = self._evidence.open_attempt(project.version, fresh=False)
-            work = Pass(self._evidence, attempt, identity, lambda: sandboxes, asked)
-            trajectories, states, _ = work.execute(suite)
-            self._put(trajectories, "trajectories")
-            self._put(states, "environment_states")
-            recordings = Recordings(suite, self.table("trajectories"), self.table("environment_states"))
-            replays, _ = work.replay(recordings, project.replayed)
-            self._put(replays, "fault_replays")
+            target = PassTarget(self._evidence, attempt, identity, lambda: sandboxes, PassOptions(len(suite)))
+            self._write(ExecutionPass(suite), target)
+            upstream = (suite, self.table("trajectories"), self.table("environment_states"))
+            self._write(ReplayPass(upstream, project.replayed), target)
         names = ("transformed_cases", "trajectories", "environment_states", "fault_replays")
         with closing(Judgment(*map(self.table, names))) as judgment:
             verdicts = stage(self._staging("verdicts"), VERDICTS, judgment.verdicts(criteria(project)), dict)
@@ -91,6 +87,11 @@ class EnginePass:
 
     def _staging(self, name: str) -> Path:
         return self._evidence.staging(name, self.project.version)
+
+    def _write(self, work: Pass, target: PassTarget) -> None:
+        staged, _ = write_tables(work, target)
+        for each, table in zip(staged, work.tables, strict=True):
+            self._put(each, table)
 
     def _put(self, staged: Staged, table: str) -> None:
         self._evidence.put(staged.path, table, self.project.version)

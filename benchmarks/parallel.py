@@ -8,8 +8,8 @@ from pathlib import Path
 
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import stage
-from oloproof_dagster.execution.execute import Asked
-from oloproof_dagster.execution.passes import Pass
+from oloproof_dagster.execution.execute import PassOptions
+from oloproof_dagster.execution.passes import ExecutionPass, PassTarget, write_tables
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import SUITE
@@ -60,8 +60,9 @@ def _seconds(root: Path, workers: int, n_cases: int) -> float:
     start = time.perf_counter()
     with closing(Session(project)) as session:
         identity = Identity(project.suite.system.name, project.version, session.code_digest)
-        work = Pass(evidence, attempt, identity, lambda: session.sandboxes(identity.code), Asked(len(suite)))
-        *_, counts = work.execute(suite)
+        options = PassOptions(len(suite))
+        target = PassTarget(evidence, attempt, identity, lambda: session.sandboxes(identity.code), options)
+        _, counts = write_tables(ExecutionPass(suite), target)
         seconds = time.perf_counter() - start
     if (counts.miss, counts.errors) != (n_cases, 0):
         raise RuntimeError(f"{counts.miss} of {n_cases} cases were executed, {counts.errors} with an error")

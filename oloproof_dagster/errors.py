@@ -57,16 +57,16 @@ class EvidenceError(OloproofError):
 
 def writing_to(place: object) -> AbstractContextManager[None]:
     """Says where evidence could not be written, and why: no space, no permission."""
-    return _told(f"cannot write evidence to {place}")
+    return _as_evidence_error(f"cannot write evidence to {place}")
 
 
 def reading_from(place: object) -> AbstractContextManager[None]:
     """Says where evidence could not be read, and why."""
-    return _told(f"cannot read evidence at {place}")
+    return _as_evidence_error(f"cannot read evidence at {place}")
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
+def _as_evidence_error(what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -14,7 +14,7 @@ from typing import Any
 import dagster as dg
 
 from oloproof_dagster.project.project import Project, load_project
-from oloproof_dagster.workers.session import Means, Session
+from oloproof_dagster.workers.session import Session, SystemOverrides
 
 
 class SandboxResource(dg.ConfigurableResource[Session]):
@@ -48,7 +48,7 @@ class SandboxResource(dg.ConfigurableResource[Session]):
         """
         loaded = project or load_project(self.project_dir)
         own = type(self) is not SandboxResource
-        means = Means(
+        overrides = SystemOverrides(
             callable=self.callable,
             environment=self.environment,
             make=self.make_system if own else None,
@@ -57,7 +57,7 @@ class SandboxResource(dg.ConfigurableResource[Session]):
             timeout_s=self.timeout_s,
             shared=self.is_shared(loaded),
         )
-        return Session(loaded, means)
+        return Session(loaded, overrides)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """How a worker process comes by this resource: made again from its fields. Dagster's state stays here."""

@@ -11,7 +11,7 @@ from oloproof_dagster.project.evaluator_keys import MetamorphicRelation, StateMa
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.trajectory import from_text
-from oloproof_dagster.suite.cases import Reading, read_cases
+from oloproof_dagster.suite.cases import ReadNotes, read_cases
 from oloproof_dagster.suite.labels import validities
 from oloproof_dagster.suite.preflight import check_files, readable_by_all
 from oloproof_dagster.suite.transforms import SuiteCount, expand
@@ -35,10 +35,10 @@ def check_project(project: Project) -> Iterator[Finding]:
         ConfigError: what a run would refuse before its first case.
     """
     check_files(project)
-    count, reading = SuiteCount(), Reading()
+    count, notes = SuiteCount(), ReadNotes()
     pairs = [
         (row.transform, row.case_id, row.pair_digest)
-        for row in count.counting(expand(project, readable_by_all(project, read_cases(project, reading))))
+        for row in count.counting(expand(project, readable_by_all(project, read_cases(project, notes))))
     ]
     facts = count.facts()
     yield Finding(
@@ -46,7 +46,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         f"{counted(facts['n_source_cases'], 'case')}, {facts['n_cases']} with their transformed copies,"
         f" {counted(facts['n_clusters'], 'cluster')}",
     )
-    yield from (Finding("note", warning) for warning in reading.warnings)
+    yield from (Finding("note", warning) for warning in notes.warnings)
     yield from _about_the_policy(project, facts["clustered"], facts["n_clusters"])
     for validity in validities(project, iter(pairs)):
         yield (

@@ -38,7 +38,7 @@ def command(name: str | None = None, *, group: click.Group = cli) -> Callable[[C
     return decorate
 
 
-def tell(line: str) -> None:
+def print_error(line: str) -> None:
     """Says a line on stderr; where that cannot be written (a full disk), the exit code has to do."""
     with contextlib.suppress(OSError, ValueError):
         click.echo(line, err=True)

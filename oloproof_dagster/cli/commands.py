@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oloproof_dagster.cli.command import cli, command, json_option, print_json, tell, version_option
+from oloproof_dagster.cli.command import cli, command, json_option, print_error, print_json, version_option
 from oloproof_dagster.cli.terminal import no_silent_end, progress_bars, stdout_kept_clean
 from oloproof_dagster.collector import collect_again
 from oloproof_dagster.errors import ConfigError
@@ -43,7 +43,7 @@ def run(
     from oloproof_dagster.local_run.release_run import materialize
     from oloproof_dagster.project.evidence_place import evidence_of
     from oloproof_dagster.report.documents import release_run
-    from oloproof_dagster.report.runs import errors_told, load_run
+    from oloproof_dagster.report.runs import errors_line, load_run
     from oloproof_dagster.workers.session import with_workers
 
     version = project.version if version is None else version
@@ -59,18 +59,18 @@ def run(
     with stdout_kept_clean(), no_silent_end(), open_instance(project) as instance, progress_bars():
         collect_again()
         with with_workers(workers):
-            made = materialize(project, instance, version=version, fresh=fresh, retry_errors=retry_errors)
-    for warning in made.warnings:
-        tell(f"warning: {warning}")
-    if made.failure is not None:
-        raise made.failure
-    if project.policy is not None and "gate" not in made.metadata:
+            result = materialize(project, instance, version=version, fresh=fresh, retry_errors=retry_errors)
+    for warning in result.warnings:
+        print_error(f"warning: {warning}")
+    if result.failure is not None:
+        raise result.failure
+    if project.policy is not None and "gate" not in result.metadata:
         raise RuntimeError("the run ended without materialising the gate")
     finished = load_run(project, version)
-    document = release_run(finished, made.cache())
-    told = errors_told(finished, retried=retry_errors)
-    if told:
-        tell(f"warning: {told}")
+    document = release_run(finished, result.cache())
+    errors = errors_line(finished, retried=retry_errors)
+    if errors:
+        print_error(f"warning: {errors}")
     if as_json:
         print_json(document)
     else:
@@ -100,7 +100,7 @@ def inspect(project: "Project", version: str | None, case_id: str | None, failur
     recorded = load_run(project, version)
     unfinished = recorded.unfinished()
     if unfinished:
-        tell(f"warning: {unfinished}")
+        print_error(f"warning: {unfinished}")
     found = recorded.trials_of(case_id) if case_id else case_panels(recorded.table, failures=failures)
     if as_json:
         print_json(panels(recorded, found))
@@ -140,7 +140,7 @@ def check(project: "Project") -> int:
 @click.option("--port", type=int, default=3000, show_default=True, help="The port of the pages.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address that is listened on.")
 def ui(project: "Project", port: int, host: str) -> int:
-    """Open Dagster's UI on this project, with every run made here in it.
+    """Open Dagster's UI on this project, with every run of this project in it.
 
     \b
     Example:

@@ -4,18 +4,14 @@ import contextlib
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from oloproof_dagster.cli import commands as commands  # registers them
-from oloproof_dagster.cli.command import cli, tell
+from oloproof_dagster.cli.command import cli, print_error
 from oloproof_dagster.cli.labels import labels
 from oloproof_dagster.cli.terminal import end_in_time
 from oloproof_dagster.errors import OloproofError
-
-if TYPE_CHECKING:
-    pass
 
 USAGE, CRASH, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
 cli.add_command(labels)
@@ -49,12 +45,12 @@ def main() -> None:
             error.show()
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-        tell("interrupted; what was finished is kept, run again to go on")
+        print_error("interrupted; what was finished is kept, run again to go on")
     except OloproofError as error:
         if debug:
             raise
         code = USAGE
-        tell(f"oloproof: {error}")
+        print_error(f"oloproof: {error}")
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of our output has gone; nothing more to say
         code = BROKEN_PIPE
@@ -63,5 +59,5 @@ def main() -> None:
             raise
         first = str(error).splitlines()[0] if str(error) else ""
         code = CRASH
-        tell(f"oloproof: internal error: {type(error).__name__}: {first} (--debug shows more)")
+        print_error(f"oloproof: internal error: {type(error).__name__}: {first} (--debug shows more)")
     sys.exit(code if isinstance(code, int) else 0)

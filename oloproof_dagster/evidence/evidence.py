@@ -19,7 +19,7 @@ from typing import Any, Literal
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.local_folder import LocalFolder
 from oloproof_dagster.evidence.parquet import Stored
-from oloproof_dagster.evidence.resume_log import Parts
+from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.evidence.store import Busy, Store
 from oloproof_dagster.records.tables import TABLES
 
@@ -28,7 +28,7 @@ LONGEST_NAME = 120
 ATTEMPT = "attempt.json"
 _SUITE = ("cases", "transformed_cases")
 
-What = Literal["executions", "replays"]
+ResumeKind = Literal["executions", "replays"]
 
 
 def encode_version(version: str) -> str:
@@ -136,13 +136,13 @@ class Evidence:
         with suppress(EvidenceError):  # the next run does it
             self.store.remove(f"{folder}/parts")
 
-    def parts(self, attempt: Attempt, what: What) -> Parts:
-        return self.store.parts(self._parts(attempt, what))
+    def resume_log(self, attempt: Attempt, what: ResumeKind) -> ResumeLog:
+        return self.store.resume_log(self._parts(attempt, what))
 
-    def _parts(self, attempt: Attempt, what: What) -> str:
+    def _parts(self, attempt: Attempt, what: ResumeKind) -> str:
         return f"{encode_version(attempt.version)}/parts/{attempt.number}/{what}"
 
-    def has_parts(self, attempt: Attempt, what: What) -> bool:
+    def has_resume_log(self, attempt: Attempt, what: ResumeKind) -> bool:
         """Whether finished work of the attempt is in no table yet."""
         return any(name.endswith(".jsonl") for name in self.store.names(self._parts(attempt, what)))
 

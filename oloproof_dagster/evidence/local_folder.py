@@ -11,7 +11,7 @@ from typing import TypeVar
 from filelock import FileLock, Timeout
 
 from oloproof_dagster.errors import reading_from, writing_to
-from oloproof_dagster.evidence.resume_log import Parts
+from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.evidence.store import Busy
 
 Value = TypeVar("Value")
@@ -91,8 +91,8 @@ class LocalFolder:
             else:
                 path.unlink(missing_ok=True)
 
-    def parts(self, folder: str) -> Parts:
-        return Parts(self.root / folder)
+    def resume_log(self, folder: str) -> ResumeLog:
+        return ResumeLog(self.root / folder)
 
     @contextmanager
     def held(self, folder: str, shard: int | None = None) -> Iterator[None]:

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.objects import Objects
-from oloproof_dagster.evidence.resume_log import Parts
+from oloproof_dagster.evidence.resume_log import ResumeLog
 
 PUT_SECONDS = 1.0
 """How long a finished case may wait to be put: what a killed process loses."""
 SEGMENT_BYTES = 1 << 20
 
 
-class Segments(Parts):
+class Segments(ResumeLog):
     """Parts below a name; what was kept before is read from copies in a folder of this machine.
 
     `require` is called before each put and raises where nothing must be written any more.

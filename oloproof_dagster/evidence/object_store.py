@@ -14,7 +14,7 @@ from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.object_lock import Lease, holder_of
 from oloproof_dagster.evidence.object_parts import Segments
 from oloproof_dagster.evidence.objects import ObjectFile, Objects
-from oloproof_dagster.evidence.resume_log import Parts
+from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.evidence.store import Busy
 
 LOCK = ".lock"
@@ -61,7 +61,7 @@ class ObjectStore:
         self._require(name, ask=False)
         self._objects.remove(name)
 
-    def parts(self, folder: str) -> Parts:
+    def resume_log(self, folder: str) -> ResumeLog:
         return Segments(self._objects, folder, lambda: self._require(folder, ask=False))
 
     @contextmanager

@@ -11,7 +11,7 @@ from oloproof_dagster.digests import dump
 from oloproof_dagster.errors import EvidenceError, reading_from, writing_to
 
 
-class Parts:
+class ResumeLog:
     """Append-only files of one JSON line a record, each record under its key.
 
     A line is written whole before the next case starts, so that a killed process loses at most the cases in flight;

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from oloproof_dagster.evidence.resume_log import Parts
+from oloproof_dagster.evidence.resume_log import ResumeLog
 
 
 class Busy(Exception):
@@ -65,7 +65,7 @@ class Store(Protocol):
     def remove(self, name: str) -> None:
         """Removes a file, or a folder with all that is in it; nothing where there is neither."""
 
-    def parts(self, folder: str) -> Parts:
+    def resume_log(self, folder: str) -> ResumeLog:
         """The finished work that is kept in a folder, to be read and added to."""
 
     def held(self, folder: str, shard: int | None = None) -> AbstractContextManager[None]:

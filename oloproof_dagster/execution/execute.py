@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from oloproof_dagster.evidence.parquet import Index
-from oloproof_dagster.evidence.resume_log import Parts
+from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.execution.ordered import Ordered, in_order
 from oloproof_dagster.execution.progress import Progress, silent
-from oloproof_dagster.execution.sandboxes import Sandboxes, ask
+from oloproof_dagster.execution.sandboxes import Sandboxes, submit_with_retries
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
 from oloproof_dagster.records.tables import (
@@ -37,7 +37,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PassOptions:
     """What is asked of one pass: `n_cases` in the suite, `trials` of each, and whether recorded errors are repeated."""
 
     n_cases: int
@@ -55,7 +55,7 @@ N_FIELDS = 10
 class RecordedExecutions:
     """What is recorded of a release run's executions: its parts first, then the former tables' rows by key."""
 
-    def __init__(self, parts: Parts, executions: Index[ExecutionRow], states: Index[StateRow]) -> None:
+    def __init__(self, parts: ResumeLog, executions: Index[ExecutionRow], states: Index[StateRow]) -> None:
         self._parts, self._executions, self._states = parts, executions, states
 
     def get(self, key: str) -> Executed | None:
@@ -97,7 +97,7 @@ def execute(
     recorded: RecordedExecutions,
     *,
     identity: Identity,
-    asked: Asked,
+    options: PassOptions,
     counts: Counts,
 ) -> Iterator[Executed]:
     """The rows of `trajectories` and `environment_states` in the suite's order; what is not recorded is executed.
@@ -107,13 +107,13 @@ def execute(
     """
     rows = Ordered[Executed]()
     for done, case in enumerate(suite):
-        asked.progress("executing", done, asked.n_cases)
-        for trial in range(asked.trials):
+        options.progress("executing", done, options.n_cases)
+        for trial in range(options.trials):
             key = execution_key(identity, case, trial)
             place, found = rows.place(), recorded.get(key)
             if found is not None and (found[0].case_id, found[0].trial) != (case.case_id, trial):
                 found = None  # a line that was tampered with
-            if found is not None and not (asked.retry_errors and found[0].status != "ok"):
+            if found is not None and not (options.retry_errors and found[0].status != "ok"):
                 counts.hit += 1
                 counts.errors += found[0].status != "ok"
                 place(found)
@@ -121,10 +121,10 @@ def execute(
                 counts.miss += 1
                 call = Call(case.case_id, trial, case.cluster, case.input, case.initial_state)
                 finish = partial(_finish, case, trial, key, recorded, counts, place)
-                ask(sandboxes(), call, asked.retries, finish)
+                submit_with_retries(sandboxes(), call, options.retries, finish)
         yield from in_order(rows, sandboxes)
     yield from in_order(rows, sandboxes, to_the_end=True)
-    asked.progress("executing", asked.n_cases, asked.n_cases)
+    options.progress("executing", options.n_cases, options.n_cases)
 
 
 def _finish(

@@ -1,27 +1,30 @@
-"""One pass of a stage over the suite: rows read, made and written to staged tables a batch at a time.
+"""The two passes over a suite around the sandbox, executions and replays: rows made, and written to staged tables.
 
-Each pass takes what is recorded of its attempt as answered, and leaves files that nobody reads until they are put
-in their place.
+Each takes what is recorded of its attempt as answered, and leaves files that nobody reads until they are put in their
+place.
 """
 
 import hashlib
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from oloproof_dagster.collector import seldom_collected
-from oloproof_dagster.evidence.evidence import Attempt, Evidence
+from oloproof_dagster.evidence.evidence import Attempt, Evidence, ResumeKind
 from oloproof_dagster.evidence.parquet import Index, Staged, Stored, writing
-from oloproof_dagster.execution.execute import Asked, Counts, Executed, RecordedExecutions, execute
+from oloproof_dagster.execution.execute import Counts, PassOptions, RecordedExecutions, execute
 from oloproof_dagster.execution.replay import RecordedReplays, Source, replay_all, sources
 from oloproof_dagster.execution.sandboxes import Sandboxes
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
 from oloproof_dagster.records.keys import Identity, facts, identity_of
-from oloproof_dagster.records.tables import EXECUTIONS, REPLAYS, STATES, ReplayRow, SuiteRow
+from oloproof_dagster.records.tables import TABLES, SuiteRow
 from oloproof_dagster.system.interrupts import INTERRUPTS
+
+Holds = Callable[[SuiteRow], bool]
+"""Whether a case is one of those that are gone through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,125 +48,207 @@ def shard_of(cluster: str, of: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """Whose evidence a pass adds to, and by what means: `sandboxes` is asked for when a case has to be run."""
+class PassTarget:
+    """The attempt that a pass adds evidence to, whose behaviour it records, and by what means: `sandboxes` is called
+    when a case has to be run."""
 
     evidence: Evidence
     attempt: Attempt
     identity: Identity
     sandboxes: Callable[[], Sandboxes]
-    asked: Asked
+    options: PassOptions
 
-    def execute(self, suite: Stored[SuiteRow], *prints: str) -> tuple[Staged, Staged, Counts]:
-        """Stages `trajectories` and `environment_states`, side by side; `prints` are noted in them."""
-        counts = Counts()
-        with ExitStack() as opened:
-            executions = opened.enter_context(writing(self._staging("trajectories"), EXECUTIONS))
-            states = opened.enter_context(writing(self._staging("environment_states"), STATES))
-            with self._executing(suite.rows(), counts) as rows:
-                for executed, state in rows:
-                    executions.add(executed)
-                    states.add(state)
-            noted = [
-                {**self._facts(counts), "trials": self.asked.trials, "fingerprint": each} for each in prints or ("", "")
-            ]
-            return executions.finish(noted[0]), states.finish(noted[1]), counts
-
-    def execute_shard(self, suite: Stored[SuiteRow], shard: Shard) -> Counts:
-        """Executes one shard's cases; what they leave is in the parts, from which `execute` takes it."""
-        counts = Counts()
-        with self._executing(filter(shard.holds, suite.rows()), counts) as rows:
-            deque(rows, maxlen=0)
-        return counts
-
-    def replay(
-        self, recordings: "Recordings", declared: tuple[FaultRecovery, ...], fingerprint: str = ""
-    ) -> tuple[Staged, Counts]:
-        """Stages `fault_replays`; `fingerprint` is noted in it."""
-        counts = Counts()
-        with writing(self._staging("fault_replays"), REPLAYS) as replays:
-            with self._replaying(recordings, lambda case: True, declared, counts) as rows:
-                for row in rows:
-                    replays.add(row)
-            return replays.finish({**self._facts(counts), "fingerprint": fingerprint}), counts
-
-    def replay_shard(self, recordings: "Recordings", declared: tuple[FaultRecovery, ...], shard: Shard) -> Counts:
-        """Replays one shard's cases; what they leave is in the parts, from which `replay` takes it."""
-        counts = Counts()
-        with self._replaying(recordings, shard.holds, declared, counts) as rows:
-            deque(rows, maxlen=0)
-        return counts
-
-    @contextmanager
-    def _executing(self, suite: Iterable[SuiteRow], counts: Counts) -> Iterator[Iterator[Executed]]:
-        with (
-            self.evidence.parts(self.attempt, "executions") as parts,
-            self._index("trajectories") as executions,
-            self._index("environment_states") as states,
-            self._at_work(counts),
-        ):
-            recorded = RecordedExecutions(parts, executions, states)
-            yield execute(suite, self.sandboxes, recorded, identity=self.identity, asked=self.asked, counts=counts)
-
-    @contextmanager
-    def _replaying(
-        self,
-        recordings: "Recordings",
-        holds: Callable[[SuiteRow], bool],
-        declared: tuple[FaultRecovery, ...],
-        counts: Counts,
-    ) -> Iterator[Iterator[ReplayRow]]:
-        with (
-            self.evidence.parts(self.attempt, "replays") as parts,
-            self._index("fault_replays") as former,
-            closing(recordings.sources(holds)) as sources,
-            self._at_work(counts),
-        ):
-            yield replay_all(
-                sources,
-                self.sandboxes,
-                RecordedReplays(parts, former),
-                declared=declared,
-                identity=self.identity,
-                asked=self.asked,
-                counts=counts,
-            )
-
-    @contextmanager
-    def _at_work(self, counts: Counts) -> Iterator[None]:
-        start = time.perf_counter()
-        with INTERRUPTS.watched(), seldom_collected():
-            yield
-        counts.seconds = time.perf_counter() - start
-
-    def _facts(self, counts: Counts) -> dict[str, Any]:
-        return {**facts(self.identity, self.attempt.number), "n_errors": counts.errors}
-
-    def _index(self, table: str) -> "closing[Index[Any]]":
+    def index(self, table: str) -> "closing[Index[Any]]":
+        """The rows that a table holds of this attempt, by key."""
         stored = self.evidence.table(table, self.attempt.version)
         return closing(Index(stored.of_attempt(self.attempt.number)))
 
-    def _staging(self, table: str) -> Any:
-        return self.evidence.staging(table, self.attempt.version)
+
+class Pass(Protocol):
+    """One way over the suite. `tables` are those that it writes, `verb` is what it did to a row that is new."""
+
+    kind: ResumeKind
+    verb: str
+    tables: tuple[str, ...]
+
+    @property
+    def upstream(self) -> tuple[Stored[Any], ...]:
+        """The tables that it reads."""
+
+    @property
+    def identity(self) -> Identity | None:
+        """Whose behaviour it has to record; None for the system's as it is now."""
+
+    @property
+    def n_cases(self) -> int:
+        """How many cases it goes through."""
+
+    def facts(self, options: PassOptions) -> Mapping[str, Any]:
+        """What is noted in its tables beside the identity and the attempt."""
+
+    def fingerprinted(self, identity: Identity, attempt: int) -> Mapping[str, Any]:
+        """What its tables are a function of beside the upstream tables."""
+
+    def warning_of_edit(self, recorded: Mapping[str, Any], identity: Identity) -> str | None:
+        """One line where the system was edited under a version that is recorded already."""
+
+    def clusters(self) -> Iterator[str]:
+        """The cluster of each case that it goes through."""
+
+    def rows(
+        self, target: PassTarget, holds: Holds, counts: Counts
+    ) -> AbstractContextManager[Iterator[tuple[Any, ...]]]:
+        """The rows of the cases that `holds` selects, one for each table, in the suite's order; fills `counts`."""
 
 
-class Recordings:
-    """The source cases that can be replayed, as the tables have them.
+class ExecutionPass:
+    """Every case and trial executed: `trajectories` and `environment_states`."""
+
+    kind: ResumeKind = "executions"
+    verb = "executed"
+    tables: tuple[str, ...] = ("trajectories", "environment_states")
+    identity: Identity | None = None
+
+    def __init__(self, suite: Stored[SuiteRow]) -> None:
+        self.upstream: tuple[Stored[Any], ...] = (suite,)
+
+    @property
+    def n_cases(self) -> int:
+        return len(self.upstream[0])
+
+    def facts(self, options: PassOptions) -> Mapping[str, Any]:
+        return {"trials": options.trials}
+
+    def fingerprinted(self, identity: Identity, attempt: int) -> Mapping[str, Any]:
+        return {"attempt": attempt, "identity": list(facts(identity, attempt).values())}
+
+    def warning_of_edit(self, recorded: Mapping[str, Any], identity: Identity) -> str | None:
+        """Old evidence is never an answer for new code: all cases run again, and the version should have been
+        bumped."""
+        if not recorded or recorded.get("code") == identity.code or recorded.get("version") != identity.version:
+            return None
+        return (
+            f"the system's files changed since version {identity.version!r} was recorded: its cases are"
+            " executed again. Bump system.version in oloproof.yaml to keep releases apart"
+        )
+
+    def clusters(self) -> Iterator[str]:
+        return (cluster for (cluster,) in self.upstream[0].columns("cluster"))
+
+    @contextmanager
+    def rows(self, target: PassTarget, holds: Holds, counts: Counts) -> Iterator[Iterator[tuple[Any, ...]]]:
+        with (
+            target.evidence.resume_log(target.attempt, self.kind) as log,
+            target.index("trajectories") as executions,
+            target.index("environment_states") as states,
+            _timed(counts),
+        ):
+            yield execute(
+                filter(holds, self.upstream[0].rows()),
+                target.sandboxes,
+                RecordedExecutions(log, executions, states),
+                identity=target.identity,
+                options=target.options,
+                counts=counts,
+            )
+
+
+class ReplayPass:
+    """Every recorded call that an evaluator lets fail, replayed: `fault_replays`.
 
     `identity` is the one that the cases were executed under, so that a replay never joins other code's recording.
     """
 
-    def __init__(self, suite: Stored[Any], executions: Stored[Any], states: Stored[Any]) -> None:
-        self.upstream = (suite, executions, states)
-        self.identity = identity_of(executions.facts())
-        self.trials = int(executions.facts().get("trials", 1))
-        self.n_cases = int(suite.facts().get("n_source_cases", 0))
+    kind: ResumeKind = "replays"
+    verb = "replayed"
+    tables: tuple[str, ...] = ("fault_replays",)
 
-    def sources(self, holds: Callable[[SuiteRow], bool]) -> Generator[Source, None, None]:
-        """Those sources that `holds` says yes to, one by one; closing it lets the tables go."""
+    def __init__(self, upstream: tuple[Stored[Any], ...], declared: tuple[FaultRecovery, ...]) -> None:
+        self.upstream = upstream  # suite, executions, states
+        self.identity = identity_of(upstream[1].facts())
+        self._declared = declared
+
+    @property
+    def n_cases(self) -> int:
+        return int(self.upstream[0].facts().get("n_source_cases", 0))
+
+    def facts(self, options: PassOptions) -> Mapping[str, Any]:
+        return {}
+
+    def fingerprinted(self, identity: Identity, attempt: int) -> Mapping[str, Any]:
+        return {"of": list(facts(identity, attempt).values())}
+
+    def warning_of_edit(self, recorded: Mapping[str, Any], identity: Identity) -> str | None:
+        """Nothing: the executions gave it."""
+        return None
+
+    def clusters(self) -> Iterator[str]:
+        columns = self.upstream[0].columns("cluster", "source_case")
+        return (cluster for cluster, source_case in columns if source_case is None)
+
+    @contextmanager
+    def rows(self, target: PassTarget, holds: Holds, counts: Counts) -> Iterator[Iterator[tuple[Any, ...]]]:
+        with (
+            target.evidence.resume_log(target.attempt, self.kind) as log,
+            target.index("fault_replays") as former,
+            closing(self._sources(holds)) as cases,
+            _timed(counts),
+        ):
+            replays = replay_all(
+                cases,
+                target.sandboxes,
+                RecordedReplays(log, former),
+                declared=self._declared,
+                identity=target.identity,
+                options=target.options,
+                counts=counts,
+            )
+            yield ((row,) for row in replays)
+
+    def _sources(self, holds: Holds) -> Generator[Source, None, None]:
+        """The source cases, with what their trials recorded; closing it lets the tables go."""
         suite, executions, states = self.upstream
         if self.identity is None:
             return
         with closing(Index(executions)) as executed, closing(Index(states)) as left:
-            rows = filter(holds, suite.rows())
-            yield from sources(rows, executed, left, self.identity, self.trials)
+            trials = int(executions.facts().get("trials", 1))
+            yield from sources(filter(holds, suite.rows()), executed, left, self.identity, trials)
+
+
+def run_shard(work: Pass, target: PassTarget, shard: Shard) -> Counts:
+    """Does one shard of a pass; what comes of it is in the resume log, from which `write_tables` takes it."""
+    counts = Counts()
+    with work.rows(target, shard.holds, counts) as rows:
+        deque(rows, maxlen=0)
+    return counts
+
+
+def write_tables(
+    work: Pass, target: PassTarget, fingerprints: tuple[str, ...] | None = None
+) -> tuple[tuple[Staged, ...], Counts]:
+    """Stages the tables of a whole pass, side by side; a fingerprint is noted in each."""
+    counts = Counts()
+    with ExitStack() as opened:
+        writers = [
+            opened.enter_context(writing(target.evidence.staging(table, target.attempt.version), TABLES[table]))
+            for table in work.tables
+        ]
+        with work.rows(target, lambda case: True, counts) as rows:
+            for made in rows:
+                for writer, row in zip(writers, made, strict=True):
+                    writer.add(row)
+        noted = {
+            **facts(target.identity, target.attempt.number),
+            "n_errors": counts.errors,
+            **work.facts(target.options),
+        }
+        bearing = zip(writers, fingerprints or ("",) * len(writers), strict=True)
+        return tuple(writer.finish({**noted, "fingerprint": each}) for writer, each in bearing), counts
+
+
+@contextmanager
+def _timed(counts: Counts) -> Iterator[None]:
+    start = time.perf_counter()
+    with INTERRUPTS.watched(), seldom_collected():
+        yield
+    counts.seconds = time.perf_counter() - start

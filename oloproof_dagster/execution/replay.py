@@ -10,10 +10,10 @@ from functools import cached_property
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.evaluators.fault import RESUME, Target, target, why_control_is_discarded, why_fault_is_discarded
 from oloproof_dagster.evidence.parquet import Index
-from oloproof_dagster.evidence.resume_log import Parts
-from oloproof_dagster.execution.execute import Asked, Counts
+from oloproof_dagster.evidence.resume_log import ResumeLog
+from oloproof_dagster.execution.execute import Counts, PassOptions
 from oloproof_dagster.execution.ordered import Ordered, in_order
-from oloproof_dagster.execution.sandboxes import Sandboxes, ask
+from oloproof_dagster.execution.sandboxes import Sandboxes, submit_with_retries
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
 from oloproof_dagster.records.comparison import json_equal
 from oloproof_dagster.records.keys import Identity, execution_key, replay_key
@@ -43,7 +43,7 @@ from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
 class RecordedReplays:
     """What is recorded of a release run's replays: its parts first, then the former table's rows by key."""
 
-    def __init__(self, parts: Parts, former: Index[ReplayRow]) -> None:
+    def __init__(self, parts: ResumeLog, former: Index[ReplayRow]) -> None:
         self._parts, self._former = parts, former
 
     def get(self, key: str) -> ReplayRow | None:
@@ -106,18 +106,18 @@ def replay_all(
     *,
     declared: tuple[FaultRecovery, ...],
     identity: Identity,
-    asked: Asked,
+    options: PassOptions,
     counts: Counts,
 ) -> Iterator[ReplayRow]:
     """The rows of `fault_replays`: each control followed by its faults, in the suite's order; what is not recorded is
     replayed, and recorded as soon as it is finished. A control that is discarded is followed by no fault."""
     rows = Ordered[list[ReplayRow]]()
     for done, source in enumerate(cases):
-        asked.progress("replaying", done, asked.n_cases)
-        _Replays(source, sandboxes, recorded, identity, asked, counts, rows.place()).start(declared)
+        options.progress("replaying", done, options.n_cases)
+        _Replays(source, sandboxes, recorded, identity, options, counts, rows.place()).start(declared)
         yield from (row for ready in in_order(rows, sandboxes) for row in ready)
     yield from (row for ready in in_order(rows, sandboxes, to_the_end=True) for row in ready)
-    asked.progress("replaying", asked.n_cases, asked.n_cases)
+    options.progress("replaying", options.n_cases, options.n_cases)
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class _Replays:
     sandboxes: Callable[[], Sandboxes]
     recorded: RecordedReplays
     identity: Identity
-    asked: Asked
+    options: PassOptions
     counts: Counts
     place: Callable[[list[ReplayRow]], None]
     rows: dict[str, ReplayRow | None] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class _Replays:
             self.recorded.keep(row)
             known(row)
 
-        if found is not None and not (self.asked.retry_errors and found.status != "ok"):
+        if found is not None and not (self.options.retry_errors and found.status != "ok"):
             self.counts.hit += 1
             known(found)
         else:
@@ -181,7 +181,7 @@ class _Replays:
             case = self.source.case
             replay = ReplayOf(recording.text, checkpoint_text(aim.checkpoint), change)
             call = Call(case.case_id, recording.trial, case.cluster, case.input, case.initial_state, replay)
-            ask(self.sandboxes(), call, self.asked.retries, finished)
+            submit_with_retries(self.sandboxes(), call, self.options.retries, finished)
 
     def _one_less(self) -> None:
         self.n_waiting -= 1

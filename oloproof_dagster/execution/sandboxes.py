@@ -9,7 +9,7 @@ from oloproof_dagster.system.calls import Call, Outcome
 
 Done = Callable[[Outcome], None]
 Finished = Callable[[Outcome, tuple[str, ...]], None]
-"""Told the final outcome and the errors of the attempts before it."""
+"""Takes the final outcome and the errors of the attempts before it."""
 
 
 class Sandboxes(Protocol):
@@ -20,10 +20,10 @@ class Sandboxes(Protocol):
         """How many calls are answered at the same time."""
 
     def submit(self, call: Call, done: Done) -> None:
-        """Takes a call; `done` is told its outcome, before this returns or while `wait` does."""
+        """Takes a call; `done` takes its outcome, before this returns or while `wait` does."""
 
     def wait(self) -> None:
-        """Returns once at least one more outcome was told.
+        """Returns once at least one more outcome is there.
 
         Raises:
             ConfigError: the system cannot be loaded any more, or not as it was.
@@ -33,17 +33,17 @@ class Sandboxes(Protocol):
         """Ends the sandboxes; a call that is still under way is ended with them."""
 
 
-def ask(
+def submit_with_retries(
     sandboxes: Sandboxes, call: Call, retries: Retries | None, finished: Finished, errors: tuple[str, ...] = ()
 ) -> None:
     """Submits a call, and again while its error is one that the user declares as transient; `errors` are those of the
     attempts before."""
 
-    def told(outcome: Outcome) -> None:
+    def finish(outcome: Outcome) -> None:
         if retries is None or not outcome.transient or len(errors) == retries.max:
             finished(outcome, errors)
         else:
             again = replace(call, wait_s=retries.wait_s * 2 ** len(errors))
-            ask(sandboxes, again, retries, finished, (*errors, outcome.error or ""))
+            submit_with_retries(sandboxes, again, retries, finished, (*errors, outcome.error or ""))
 
-    sandboxes.submit(call, told)
+    sandboxes.submit(call, finish)

@@ -62,7 +62,7 @@ class Run:
         attempt = self.evidence.attempt(self.version)
         n_executed = len(self.table("trajectories"))
         if attempt is not None and not attempt.complete:
-            with self.evidence.parts(attempt, "executions") as parts:
+            with self.evidence.resume_log(attempt, "executions") as parts:
                 n_executed = max(n_executed, len(parts))
         n_asked = len(self.table("transformed_cases")) * self.project.suite.trials
         return (
@@ -95,7 +95,7 @@ class Run:
         return found
 
 
-def errors_told(run: Run, *, retried: bool) -> str | None:
+def errors_line(run: Run, *, retried: bool) -> str | None:
     """One line on executions and replays that ended in an error, with the first one's text; None where none did."""
     parts = []
     first = ""

@@ -24,20 +24,20 @@ def case_digest(*, input: str, expected: str, metadata: str, group_id: str | Non
 
 
 @dataclass
-class Reading:
-    """What a reader noticed on the way and somebody should be told."""
+class ReadNotes:
+    """What a reader noticed on the way: warnings for a person, and how many cases there are."""
 
     warnings: list[str] = field(default_factory=list)
     n_cases: int = 0
 
 
-def read_cases(project: Project, reading: Reading | None = None) -> Iterator[CaseRow]:
+def read_cases(project: Project, notes: ReadNotes | None = None) -> Iterator[CaseRow]:
     """The cases of a project's dataset, one at a time; ids are unique, the all-or-none keys are checked.
 
     Raises:
         ConfigError: naming the dataset's file and line.
     """
-    reading = reading or Reading()
+    notes = notes or ReadNotes()
     name = project.suite.dataset
     first_line: dict[str, int] = {}
     declared: dict[str, tuple[bool, int]] = {}
@@ -67,12 +67,12 @@ def read_cases(project: Project, reading: Reading | None = None) -> Iterator[Cas
                 " ids are unique, so change one",
             )
         first_line[case.case_id] = line
-        reading.n_cases += 1
+        notes.n_cases += 1
         yield case
-    if not reading.n_cases:
+    if not notes.n_cases:
         raise ConfigError.at(name, None, "holds no case; write one JSON object a line, with `id` and `input`")
     if n_without_id:
-        reading.warnings.append(
+        notes.warnings.append(
             f"{name}: {n_without_id} case(s) without `id` are named by their digest: an edited case gets another name"
         )
 

@@ -19,8 +19,8 @@ from oloproof_dagster.workers.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Means:
-    """What differs from oloproof.yaml's own words on the system; None means as declared there.
+class SystemOverrides:
+    """What differs from what oloproof.yaml declares of the system; None: as declared there.
 
     `make` makes the instance where an import does not; `maker` is the `module:attribute` that `make` stands in.
     """
@@ -50,8 +50,8 @@ def with_workers(workers: int | None) -> Iterator[None]:
 class Session:
     """The system and its sandboxes, from the first time that they are asked for until the run ends."""
 
-    def __init__(self, project: Project, means: Means | None = None) -> None:
-        self._project, self._means = project, means or Means()
+    def __init__(self, project: Project, overrides: SystemOverrides | None = None) -> None:
+        self._project, self._overrides = project, overrides or SystemOverrides()
         self._system: System | None = None
         self._workers: WorkerProcesses | None = None
         self._in_this_process: InThisProcess | None = None
@@ -129,21 +129,21 @@ class Session:
 
     @property
     def _modules(self) -> tuple[str | None, ...]:
-        declared, means = self._project.suite.system, self._means
-        return (means.callable or declared.callable, means.environment or declared.environment, means.maker)
+        declared, overrides = self._project.suite.system, self._overrides
+        return (overrides.callable or declared.callable, overrides.environment or declared.environment, overrides.maker)
 
     @property
     def _timeout_s(self) -> float | None:
-        return self._means.timeout_s or self._project.suite.system.timeout_s
+        return self._overrides.timeout_s or self._project.suite.system.timeout_s
 
     @property
     def _n_workers(self) -> int:
         wanted = _workers.get()
-        if wanted is not None and wanted > 1 and self._means.shared:
+        if wanted is not None and wanted > 1 and self._overrides.shared:
             raise ConfigError(
                 f"--workers {wanted}: the sandbox is shared, and one case at a time may use it; leave it out"
             )
-        return wanted or self._means.workers or self._project.suite.sandbox.workers
+        return wanted or self._overrides.workers or self._project.suite.sandbox.workers
 
     @property
     def _isolated(self) -> bool:
@@ -155,15 +155,24 @@ class Session:
         return retries.on if retries else ()
 
     def _load(self) -> System:
-        means = self._means
+        overrides = self._overrides
         return load_system(
-            self._project, instance=made_by(means.make), callable=means.callable, environment=means.environment
+            self._project,
+            instance=made_by(overrides.make),
+            callable=overrides.callable,
+            environment=overrides.environment,
         )
 
     def _start(self, code: str) -> WorkerProcesses:
-        means = self._means
+        overrides = self._overrides
         recipe = Recipe(
-            self._project, means.callable, means.environment, means.make, self._modules, code, self._retry_on
+            self._project,
+            overrides.callable,
+            overrides.environment,
+            overrides.make,
+            self._modules,
+            code,
+            self._retry_on,
         )
         return WorkerProcesses(recipe, self._n_workers, self._timeout_s)
 

@@ -811,7 +811,7 @@ def test_what_a_killed_retry_has_finished_is_kept_by_a_plain_run(till: Home) -> 
     executions, states = (evidence.table(name, "v1") for name in ("trajectories", "environment_states"))
     finished = replace(next(executions.rows()), status="ok", error=None, output='{"answer":"added"}')
     with (
-        closing(evidence.parts(attempt, "executions")) as parts,
+        closing(evidence.resume_log(attempt, "executions")) as parts,
         closing(Index(executions)) as former,
         closing(Index(states)) as left,
     ):

@@ -425,7 +425,7 @@ def test_who_was_taken_over_writes_no_table_and_keeps_no_more_parts(server: Serv
     keep_gate(evidence)
     with suppress(EvidenceError), evidence.held("v1"):
         attempt = evidence.open_attempt("v1", fresh=False)
-        parts = evidence.parts(attempt, "executions")
+        parts = evidence.resume_log(attempt, "executions")
         Objects(str(evidence.root)).write("v1/.lock/00000002", elsewhere(time.time() + 60))
         with pytest.raises(EvidenceError, match=r"another run took over .*/v1 \(process 4711 on far-away"):
             keep_gate(evidence, "BLOCK")
@@ -434,7 +434,7 @@ def test_who_was_taken_over_writes_no_table_and_keeps_no_more_parts(server: Serv
         with pytest.raises(EvidenceError, match="took over"):
             evidence.complete(attempt)
     assert gate_of(evidence) == ["ALLOW"]
-    assert not evidence.has_parts(attempt, "executions")
+    assert not evidence.has_resume_log(attempt, "executions")
     with pytest.raises(EvidenceError, match="far-away"), evidence.held("v1"):
         pass
 
@@ -551,7 +551,7 @@ def test_parts_agree(tmp_path_factory: pytest.TempPathFactory, server: Server, w
     every = stores(server, tmp_path_factory.mktemp("parts"))
     for records in writers:
         for store in every:
-            with store.parts("v1/parts") as parts:
+            with store.resume_log("v1/parts") as parts:
                 assert {key: parts.get(key) for key in "abcd"} == {
                     key: [model[key]] if key in model else None for key in "abcd"
                 }
@@ -559,7 +559,7 @@ def test_parts_agree(tmp_path_factory: pytest.TempPathFactory, server: Server, w
                     parts.append(key, [value])
         model |= dict(records)
     for store in every:
-        with store.parts("v1/parts") as parts:
+        with store.resume_log("v1/parts") as parts:
             assert len(parts) == len(model)
         assert len(store.names("v1/parts")) == sum(map(bool, writers))
 
@@ -585,32 +585,32 @@ def test_holds_agree(server: Server, tmp_path: Path) -> None:
 
 def test_what_is_kept_is_put_within_a_second_though_nothing_follows(server: Server) -> None:
     store = server.evidence().store
-    with store.parts("parts") as parts:
+    with store.resume_log("parts") as parts:
         parts.append("a", [1])
         wait_until(lambda: bool(store.names("parts")), PUT_SECONDS + 2)
-        with store.parts("parts") as seen:
+        with store.resume_log("parts") as seen:
             assert seen.get("a") == [1]
 
 
 def test_objects_stay_few_and_none_grows_far_beyond_its_size(server: Server) -> None:
     store = server.evidence().store
     record = ["x" * (SEGMENT_BYTES // 10)]
-    with store.parts("parts") as parts:
+    with store.resume_log("parts") as parts:
         for number in range(45):
             parts.append(str(number), record)
     sizes = [len(store.read(f"parts/{name}") or b"") for name in store.names("parts")]
     assert len(sizes) == 5
     assert max(sizes) < 1.2 * SEGMENT_BYTES
-    with store.parts("parts") as parts:
+    with store.resume_log("parts") as parts:
         assert len(parts) == 45
         assert parts.get("44") == record
 
 
 def test_a_put_that_fails_is_told_at_the_next_record_or_at_the_end(server: Server) -> None:
     store = Evidence(f"s3://{BUCKET}-that-is-not-there/a").store
-    with pytest.raises(EvidenceError, match="cannot write evidence to s3://"), store.parts("parts") as parts:
+    with pytest.raises(EvidenceError, match="cannot write evidence to s3://"), store.resume_log("parts") as parts:
         parts.append("a", [1])
-    parts = store.parts("other parts")
+    parts = store.resume_log("other parts")
     parts.append("a", [1])
     time.sleep(PUT_SECONDS + 2)
     with pytest.raises(EvidenceError, match="does not exist"):
@@ -623,7 +623,7 @@ def test_a_put_that_fails_at_the_end_does_not_hide_what_went_wrong_before(server
     store = Evidence(f"s3://{BUCKET}-that-is-not-there/a").store
 
     def broken() -> None:
-        with store.parts("parts") as parts:
+        with store.resume_log("parts") as parts:
             parts.append("a", [1])
             raise ZeroDivisionError
 
@@ -635,6 +635,6 @@ def test_nothing_of_the_copies_is_left(server: Server, tmp_path: Path, monkeypat
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     store = server.evidence().store
     with ExitStack() as opened:
-        opened.enter_context(store.parts("parts")).append("a", [1])
-        opened.enter_context(store.parts("parts"))
+        opened.enter_context(store.resume_log("parts")).append("a", [1])
+        opened.enter_context(store.resume_log("parts"))
     assert list(tmp_path.iterdir()) == []

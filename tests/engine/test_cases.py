@@ -13,7 +13,7 @@ from oloproof_dagster.digests import canonical_json, digest, parse_canonical
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.tables import CaseRow
-from oloproof_dagster.suite.cases import Reading, dataset_digest, read_cases, suite_digest
+from oloproof_dagster.suite.cases import ReadNotes, dataset_digest, read_cases, suite_digest
 from tests.support import VECTORS
 from tests.support.projects import case, write_project
 
@@ -21,8 +21,8 @@ EXPECTED = json.loads((VECTORS / "digests.json").read_text(encoding="utf-8"))
 POLITE = {"transforms": [{"name": "polite", "field": "note", "template": "{value}, please"}]}
 
 
-def read(root: Path, cases: Any, reading: Reading | None = None, **more: Any) -> list[CaseRow]:
-    return list(read_cases(load_project(write_project(root, cases=cases, **more)), reading))
+def read(root: Path, cases: Any, notes: ReadNotes | None = None, **more: Any) -> list[CaseRow]:
+    return list(read_cases(load_project(write_project(root, cases=cases, **more)), notes))
 
 
 def refusal(root: Path, cases: Any, **more: Any) -> str:
@@ -153,19 +153,19 @@ def test_an_id_written_with_escapes_is_the_same_id(tmp_path: Path) -> None:
 
 
 def test_a_case_without_an_id_is_named_by_its_digest_with_a_warning(tmp_path: Path) -> None:
-    reading = Reading()
-    named, unnamed = read(tmp_path, [{"id": "a", "input": 1}, {"input": 2}], reading)
+    notes = ReadNotes()
+    named, unnamed = read(tmp_path, [{"id": "a", "input": 1}, {"input": 2}], notes)
     assert unnamed.case_id == unnamed.digest.removeprefix("sha256:")[:16]
     assert named.case_id == "a"
-    assert reading.n_cases == 2
-    (warning,) = reading.warnings
+    assert notes.n_cases == 2
+    (warning,) = notes.warnings
     assert "data/cases.jsonl: 1 case(s) without `id`" in warning
 
 
 def test_a_suite_whose_cases_all_have_ids_gives_no_warning(tmp_path: Path) -> None:
-    reading = Reading()
-    read(tmp_path, None, reading)
-    assert (reading.n_cases, reading.warnings) == (3, [])
+    notes = ReadNotes()
+    read(tmp_path, None, notes)
+    assert (notes.n_cases, notes.warnings) == (3, [])
 
 
 def test_with_transforms_a_case_needs_an_id(tmp_path: Path) -> None:

@@ -114,27 +114,27 @@ def test_an_unfinished_attempt_is_resumed_fresh_or_not_with_the_parts_it_has(tmp
     evidence = Evidence(tmp_path)
     completed(evidence)
     attempt = evidence.open_attempt("v1", fresh=True)
-    parts = evidence.parts(attempt, "executions")
+    parts = evidence.resume_log(attempt, "executions")
     parts.append("k", [])
     parts.close()
     again = evidence.open_attempt("v1", fresh=fresh)
     assert again == attempt
-    assert "k" in evidence.parts(again, "executions")
-    assert "k" not in evidence.parts(again, "replays")
+    assert "k" in evidence.resume_log(again, "executions")
+    assert "k" not in evidence.resume_log(again, "replays")
 
 
 def test_parts_go_when_the_attempt_is_complete_and_are_not_those_of_the_next(tmp_path: Path) -> None:
     evidence = Evidence(tmp_path)
     attempt = evidence.open_attempt("v1", fresh=False)
-    parts = evidence.parts(attempt, "executions")
+    parts = evidence.resume_log(attempt, "executions")
     parts.append("k", [])
     parts.close()
     evidence.complete(attempt)
-    assert "k" not in evidence.parts(attempt, "executions")
-    late = evidence.parts(attempt, "executions")  # work on a complete attempt that was killed
+    assert "k" not in evidence.resume_log(attempt, "executions")
+    late = evidence.resume_log(attempt, "executions")  # work on a complete attempt that was killed
     late.append("late", [])
     late.close()
-    assert "late" not in evidence.parts(evidence.open_attempt("v1", fresh=True), "executions")
+    assert "late" not in evidence.resume_log(evidence.open_attempt("v1", fresh=True), "executions")
 
 
 def test_the_last_ten_former_attempts_stay_readable_and_the_attempt_in_force_is_none_of_them(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ import pytest
 
 from oloproof_dagster.digests import digest
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.evidence.resume_log import Parts
-from oloproof_dagster.execution.execute import Asked
-from oloproof_dagster.execution.passes import Pass
+from oloproof_dagster.evidence.resume_log import ResumeLog
+from oloproof_dagster.execution.execute import PassOptions
+from oloproof_dagster.execution.passes import ExecutionPass, PassTarget, write_tables
 from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
 from oloproof_dagster.records.tables import JSONText, SuiteRow
 from oloproof_dagster.system.calls import Call, Outcome
@@ -206,22 +206,20 @@ def test_the_sandbox_is_not_made_where_nothing_has_to_be_executed(tmp_path: Path
     def refused() -> Any:
         raise AssertionError("nothing was to be executed")
 
-    _, _, counts = Pass(engine.evidence, attempt, engine.identity, refused, Asked(3)).execute(
-        engine.stored("transformed_cases")
-    )
+    target = PassTarget(engine.evidence, attempt, engine.identity, refused, PassOptions(3))
+    _, counts = write_tables(ExecutionPass(engine.stored("transformed_cases")), target)
     assert (counts.hit, counts.miss) == (3, 0)
 
 
-def test_progress_is_told_before_each_case_and_at_the_end(tmp_path: Path) -> None:
+def test_progress_is_reported_before_each_case_and_at_the_end(tmp_path: Path) -> None:
     write_project(tmp_path)
     engine = Engine(tmp_path)
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     suite, attempt = engine.expand(), engine.evidence.open_attempt("v1", fresh=False)
-    asked = Asked(3, progress=lambda *step: told.append(step))
+    options = PassOptions(3, progress=lambda *step: reported.append(step))
     with closing(Session(engine.project)) as session:
-        code = session.code_digest
-        Pass(engine.evidence, attempt, engine.identity, lambda: session.sandboxes(code), asked).execute(suite)
-    assert told == [("executing", 0, 3), ("executing", 1, 3), ("executing", 2, 3), ("executing", 3, 3)]
+        write_tables(ExecutionPass(suite), engine.target(attempt, session, options))
+    assert reported == [("executing", 0, 3), ("executing", 1, 3), ("executing", 2, 3), ("executing", 3, 3)]
 
 
 def test_a_fresh_attempt_executes_everything_again_and_an_unfinished_one_is_resumed(tmp_path: Path) -> None:
@@ -238,14 +236,14 @@ def test_a_fresh_attempt_executes_everything_again_and_an_unfinished_one_is_resu
 
 def kept(folder: Path, *records: tuple[str, Any]) -> None:
     """A part file of its own with these records."""
-    parts = Parts(folder)
+    parts = ResumeLog(folder)
     for key, value in records:
         parts.append(key, [value])
     parts.close()
 
 
 def read(folder: Path) -> dict[str, Any]:
-    parts = Parts(folder)
+    parts = ResumeLog(folder)
     found = {key: record[0] for key in "abck" if (record := parts.get(key)) is not None}
     assert len(found) == len(parts)
     parts.close()
@@ -255,7 +253,7 @@ def read(folder: Path) -> dict[str, Any]:
 def test_parts_give_back_what_was_kept_before_they_were_opened(tmp_path: Path) -> None:
     value = {"text": 'a "quoted" line\nand \u2028 é e\u0301 \x00', "n": None}
     kept(tmp_path, ("k", value))
-    parts = Parts(tmp_path)
+    parts = ResumeLog(tmp_path)
     assert "k" in parts
     assert len(parts) == 1
     assert parts.get("k") == [value]
@@ -264,11 +262,11 @@ def test_parts_give_back_what_was_kept_before_they_were_opened(tmp_path: Path) -
 
 
 def test_a_record_has_all_that_it_was_kept_with_in_its_order(tmp_path: Path) -> None:
-    parts = Parts(tmp_path)
+    parts = ResumeLog(tmp_path)
     parts.append("k", ("c-001", 0, None, 1.5, True))
     parts.append("nothing", ())
     parts.close()
-    parts = Parts(tmp_path)
+    parts = ResumeLog(tmp_path)
     assert parts.get("k") == ["c-001", 0, None, 1.5, True]
     assert parts.get("nothing") == []
     parts.close()
@@ -327,7 +325,7 @@ def test_a_line_that_is_no_record_hides_no_other(tmp_path: Path, garbage: bytes)
 def test_a_record_that_could_not_be_written_is_an_error_and_what_follows_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parts = Parts(tmp_path / "parts")
+    parts = ResumeLog(tmp_path / "parts")
     parts.append("a", [1])
 
     class Full:
@@ -355,7 +353,7 @@ def test_a_record_that_could_not_be_written_is_an_error_and_what_follows_is_whol
 def test_parts_that_cannot_be_written_say_where(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(EvidenceError, match="cannot write evidence to"):
-        Parts(tmp_path / "file" / "parts").append("a", [])
+        ResumeLog(tmp_path / "file" / "parts").append("a", [])
 
 
 DEADLY = '''

@@ -8,8 +8,8 @@ from typing import Any
 from oloproof_dagster.evaluators.judgment import Judgment, criteria
 from oloproof_dagster.evidence.evidence import Attempt
 from oloproof_dagster.evidence.parquet import Staged, Stored, stage
-from oloproof_dagster.execution.execute import Asked, Counts
-from oloproof_dagster.execution.passes import Pass, Recordings
+from oloproof_dagster.execution.execute import Counts, PassOptions
+from oloproof_dagster.execution.passes import ExecutionPass, Pass, PassTarget, ReplayPass, write_tables
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import Identity
@@ -197,29 +197,30 @@ class Engine:
         """Writes `trajectories` and `environment_states`."""
         suite, declared = self.expand(), self.project.suite
         attempt = self.evidence.open_attempt(self.version, fresh=fresh)
-        asked = Asked(len(suite), declared.trials, retry_errors, declared.retries)
-        with closing(Session(self.project)) as session:
-            executions, states, counts = self._pass(attempt, session, asked).execute(suite)
-        self._settle(executions, "trajectories")
-        self._settle(states, "environment_states")
-        return counts
+        options = PassOptions(len(suite), declared.trials, retry_errors, declared.retries)
+        return self._write(ExecutionPass(suite), attempt, options)
 
     def replay(self, *, retry_errors: bool = False) -> Counts:
         """Writes `fault_replays` and completes the attempt."""
         attempt = self.evidence.attempt(self.version)
         assert attempt is not None
         tables = ("transformed_cases", "trajectories", "environment_states")
-        recordings = Recordings(*map(self.stored, tables))
-        asked = Asked(recordings.n_cases, retry_errors=retry_errors, retries=self.project.suite.retries)
-        with closing(Session(self.project)) as session:
-            replays, counts = self._pass(attempt, session, asked).replay(recordings, self.project.replayed)
-        self._settle(replays, "fault_replays")
+        work = ReplayPass(tuple(map(self.stored, tables)), self.project.replayed)
+        options = PassOptions(work.n_cases, retry_errors=retry_errors, retries=self.project.suite.retries)
+        counts = self._write(work, attempt, options)
         self.evidence.complete(attempt)
         return counts
 
-    def _pass(self, attempt: Attempt, session: Session, asked: Asked) -> Pass:
+    def target(self, attempt: Attempt, session: Session, options: PassOptions) -> PassTarget:
         identity = self.identity  # as it is now, whatever is edited meanwhile
-        return Pass(self.evidence, attempt, identity, lambda: session.sandboxes(identity.code), asked)
+        return PassTarget(self.evidence, attempt, identity, lambda: session.sandboxes(identity.code), options)
+
+    def _write(self, work: Pass, attempt: Attempt, options: PassOptions) -> Counts:
+        with closing(Session(self.project)) as session:
+            tables, counts = write_tables(work, self.target(attempt, session, options))
+        for staged, name in zip(tables, work.tables, strict=True):
+            self._settle(staged, name)
+        return counts
 
     def _settle(self, staged: Staged, table: str) -> None:
         self.evidence.put(staged.path, table, self.version)

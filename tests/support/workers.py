@@ -15,7 +15,7 @@ from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, checkpoint_text, valid_text
 from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
-from oloproof_dagster.workers.session import Means, Session
+from oloproof_dagster.workers.session import Session, SystemOverrides
 from tests.support.projects import write_project
 
 ABUSER = '''
@@ -264,8 +264,8 @@ def call(number: int, cluster: str | None = None, replayed: bool = False, **give
 
 
 @dataclass(frozen=True)
-class Told:
-    """An outcome, and when it was told: seconds after the calls were handed over, and after the one told before."""
+class Answered:
+    """The outcome of a call, when it came (seconds from the start, and from the one before), and former errors."""
 
     outcome: Outcome
     at: float
@@ -283,34 +283,34 @@ class Told:
         return (self.outcome.error or "").partition(" (app.py")[0]
 
 
-def answers(sandboxes: Sandboxes, calls: Sequence[Call], retries: Retries | None = None) -> list[Told]:
+def answers(sandboxes: Sandboxes, calls: Sequence[Call], retries: Retries | None = None) -> list[Answered]:
     """What the calls came to, in their order."""
-    told: dict[int, Told] = {}
+    answered: dict[int, Answered] = {}
     start = last = time.monotonic()
 
     def finished(position: int, outcome: Outcome, errors: tuple[str, ...]) -> None:
         nonlocal last
         now = time.monotonic()
-        told[position] = Told(outcome, now - start, now - last, errors)
+        answered[position] = Answered(outcome, now - start, now - last, errors)
         last = now
 
     for position, each in enumerate(calls):
         ask(sandboxes, each, retries, lambda *outcome, position=position: finished(position, *outcome))
-    while len(told) < len(calls):
+    while len(answered) < len(calls):
         sandboxes.wait()
-    return [told[position] for position in range(len(calls))]
+    return [answered[position] for position in range(len(calls))]
 
 
 @contextmanager
-def sandboxes_of(root: Path, means: Means | None = None) -> Iterator[Sandboxes]:
+def sandboxes_of(root: Path, overrides: SystemOverrides | None = None) -> Iterator[Sandboxes]:
     """The sandboxes of the project in a folder."""
-    with closing(Session(load_project(root), means)) as session:
+    with closing(Session(load_project(root), overrides)) as session:
         yield session.sandboxes(session.code_digest)
 
 
-def outcomes(root: Path, *calls: Call, means: Means | None = None) -> list[Told]:
+def outcomes(root: Path, *calls: Call, overrides: SystemOverrides | None = None) -> list[Answered]:
     """What the calls came to in a session of their own."""
-    with sandboxes_of(root, means) as sandboxes:
+    with sandboxes_of(root, overrides) as sandboxes:
         return answers(sandboxes, calls, load_project(root).suite.retries)
 
 
@@ -344,9 +344,9 @@ def mentioning(text: str) -> list[int]:
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and int(folder.name) != os.getpid():
             try:
-                told = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
+                answered = (folder / "cmdline").read_bytes() + (folder / "environ").read_bytes()
             except OSError:
                 continue
-            if text.encode() in told and alive(int(folder.name)):
+            if text.encode() in answered and alive(int(folder.name)):
                 found.append(int(folder.name))
     return found
