@@ -30,22 +30,27 @@ class Names:
     slug: str
 
     def key(self, table: str) -> dg.AssetKey:
+        """The asset key of a table."""
         return dg.AssetKey([self.slug, table])
 
     @property
     def evidence(self) -> str:
+        """The name of the evidence store's resource."""
         return f"{self.slug}_evidence"
 
     @property
     def io_manager(self) -> str:
+        """The name of the tables' IO manager."""
         return f"{self.slug}_tables"
 
     @property
     def sandbox(self) -> str:
+        """The name of the sandbox's resource, and of the pool where it is shared."""
         return f"{self.slug}_sandbox"
 
     @property
     def steps(self) -> str:
+        """The name of the IO manager of values between steps."""
         return f"{self.slug}_steps"
 
     @property
@@ -156,6 +161,7 @@ class Stage:
 
     @property
     def session(self) -> Session:
+        """The run's use of the system under test."""
         session: Session = getattr(self.context.resources, self.names.sandbox)
         return session
 

@@ -71,6 +71,7 @@ class Failures:
         self._n_failed = self._n_missing = 0
 
     def watching(self, rows: Iterable[VerdictRow]) -> Iterator[VerdictRow]:
+        """The same rows, counted on the way."""
         for row in rows:
             self._n_missing += row.status == "missing"
             if row.status == "failed":
@@ -80,6 +81,7 @@ class Failures:
             yield row
 
     def metadata(self) -> dict[str, Any]:
+        """What the asset's page shows: counts, and a table of the first failures."""
         shown = [line for row in self._first for line in _lines(row)]
         heading = ("case", "criterion", "path", "expected", "actual")
         return {

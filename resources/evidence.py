@@ -28,6 +28,7 @@ class EvidenceStore(dg.ConfigurableResource["EvidenceStore"]):
 
     @property
     def evidence(self) -> Evidence:
+        """The engine's evidence at the root."""
         return Evidence(self.root)
 
 
@@ -54,6 +55,7 @@ class ParquetTables(dg.UPathIOManager):
     def get_path_for_partition(
         self, context: dg.InputContext | dg.OutputContext, path: "UPath", partition: str
     ) -> "UPath":
+        """The file of one version's table."""
         return self.make_safe_partition_path(self._base_path, partition) / path.name
 
     def load_partitions(self, context: dg.InputContext) -> Any:
@@ -66,6 +68,7 @@ class ParquetTables(dg.UPathIOManager):
         return super().load_partitions(context)
 
     def dump_to_path(self, context: dg.OutputContext, obj: Any, path: "UPath") -> None:
+        """Puts a staged table, or writes another asset's frame, into its place."""
         name = self._name(path)
         if isinstance(obj, Staged):
             staged = obj.path
@@ -79,6 +82,7 @@ class ParquetTables(dg.UPathIOManager):
         self._store.put(staged, name)
 
     def load_from_path(self, context: dg.InputContext, path: "UPath") -> Any:
+        """A reader of one of our tables, or another asset's frame."""
         wanted = context.dagster_type.typing_type
         name = context.asset_key.path[-1]
         file = self._store.path(self._name(path))
@@ -91,6 +95,7 @@ class ParquetTables(dg.UPathIOManager):
         return table if wanted is pa.Table else table.to_pandas()
 
     def path_exists(self, path: "UPath") -> bool:
+        """Whether the file is there."""
         return self._store.path(self._name(path)).exists()
 
     def make_directory(self, path: "UPath") -> None:
@@ -109,4 +114,5 @@ class EvidenceIOManager(dg.ConfigurableIOManagerFactory[ParquetTables]):
     root: str
 
     def create_io_manager(self, context: dg.InitResourceContext) -> ParquetTables:
+        """The IO manager at the root."""
         return ParquetTables(Evidence(self.root).store)

@@ -65,6 +65,7 @@ class SandboxResource(dg.ConfigurableResource[Session]):
 
     @contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator[Session]:
+        """A session for one run, closed with it."""
         session = self.session()
         try:
             yield session

@@ -26,9 +26,11 @@ class StepValues(dg.IOManager):
         self._store = store
 
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
+        """Writes a value as JSON."""
         self._store.write(_name(context.step_context.dagster_run, context), json.dumps(obj).encode())
 
     def load_input(self, context: dg.InputContext) -> Any:
+        """Reads a value that an earlier step wrote."""
         output = context.upstream_output
         assert output is not None, "these values come from steps only"
         told = self._store.read(_name(context.step_context.dagster_run, output))
@@ -50,6 +52,7 @@ class StepValuesIOManager(dg.ConfigurableIOManagerFactory[StepValues]):
     root: str
 
     def create_io_manager(self, context: dg.InitResourceContext) -> StepValues:
+        """The IO manager at the root."""
         return StepValues(Evidence(self.root).store)
 
 

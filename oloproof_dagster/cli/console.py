@@ -50,6 +50,7 @@ def rate(row: dict[str, Any]) -> str:
 
 
 def interval(row: dict[str, Any]) -> str:
+    """`0.858 to 1.000`; empty where nothing was estimated."""
     if row["lower"] is None or row["upper"] is None:
         return "no interval"
     return f"{row['lower']:.3f} to {row['upper']:.3f}"
@@ -112,6 +113,7 @@ def table(*columns: str) -> Table:
 
 
 def heading(console: Console, text: str) -> None:
+    """Prints a heading with an empty line above it."""
     console.print()
     console.print(Text(text, "bold"))
 
@@ -164,6 +166,7 @@ def print_slices(console: Console, slices: Sequence[dict[str, Any]]) -> None:
 
 
 def print_versions(console: Console, rows: Sequence[dict[str, Any]]) -> None:
+    """Prints the versions evaluated, one a line, with their Gates."""
     listed = table("version", "gate", "exit code", "executed", "former attempts")
     for row in rows:
         gate = row["gate"]
@@ -182,6 +185,7 @@ def print_versions(console: Console, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def print_labels(console: Console, rows: Sequence[dict[str, Any]]) -> None:
+    """Prints what the labels say of each transform, one a line."""
     listed = table("transform", "pairs", "labelled", "kept", "stale", "lower bound", "bar", "")
     for row in rows:
         checked = Text("checked", "green") if row["checked"] else Text("not checked", "yellow")

@@ -79,14 +79,17 @@ class Tally:
 
     @property
     def n_observed(self) -> int:
+        """Verdicts that passed or failed."""
         return self.passed + self.failed
 
     @property
     def n_missing(self) -> int:
+        """Eligible verdicts that were not reached."""
         return self.missing.total()
 
     @property
     def n_eligible(self) -> int:
+        """Verdicts that count: observed or missing."""
         return self.n_observed + self.n_missing
 
     @property

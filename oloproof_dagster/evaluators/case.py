@@ -36,14 +36,17 @@ class CaseEvidence:
 
     @cached_property
     def input(self) -> Any:
+        """What the system is called with."""
         return parse_canonical(self.case.input)
 
     @cached_property
     def expected(self) -> Any:
+        """What the dataset expects of the case; null where it expects nothing."""
         return parse_canonical(self.case.expected)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
+        """The case's metadata."""
         found: dict[str, Any] = parse_canonical(self.case.metadata)
         return found
 
@@ -65,6 +68,7 @@ class CaseEvidence:
 
     @cached_property
     def trajectory(self) -> AgentTrajectory | None:
+        """The recording of this trial, or None."""
         return None if self.trajectory_text is None else from_text(self.trajectory_text)
 
     @cached_property
@@ -90,32 +94,39 @@ class CaseView:
 
     @cached_property
     def input(self) -> Any:
+        """What the system was called with."""
         return parse_canonical(self._evidence.case.input)
 
     @cached_property
     def expected(self) -> Any:
+        """What the dataset expects of the case."""
         return parse_canonical(self._evidence.case.expected)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
+        """The case's metadata."""
         found: dict[str, Any] = parse_canonical(self._evidence.case.metadata)
         return found
 
     @cached_property
     def output(self) -> Any:
+        """What the system returned, or None."""
         execution = self._evidence.execution
         return _or_none(execution.output if execution else None)
 
     @cached_property
     def state(self) -> Any:
+        """The state left behind, or None."""
         return _or_none(self._evidence.state_text)
 
     @cached_property
     def initial_state(self) -> Any:
+        """The state that the case started from, or None."""
         return _or_none(self._evidence.case.initial_state)
 
     @cached_property
     def trajectory(self) -> AgentTrajectory | None:
+        """What the agent recorded, or None."""
         text = self._evidence.trajectory_text
         return None if text is None else from_text(text)
 

@@ -18,9 +18,11 @@ class PythonEvaluator:
         self._function, self._describe = function, describe
 
     def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
+        """None: every case counts."""
         return None
 
     def judge(self, evidence: CaseEvidence) -> Verdict:
+        """The verdict that the check returns; what it raises is a missing one."""
         try:
             found = self._function(CaseView(evidence))
         except BaseException as error:
@@ -35,6 +37,7 @@ class PythonEvaluator:
         return found if wrong is None else missing(VerdictReason.EVALUATOR_ERROR, wrong)
 
     def noop(self, evidence: CaseEvidence) -> bool | None:
+        """None: whether the check reads the state is not known."""
         return None
 
 

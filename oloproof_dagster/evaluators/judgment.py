@@ -76,6 +76,7 @@ class Judgment:
                 yield from (self._of(case, source.trial, source) for source in sources)
 
     def close(self) -> None:
+        """Lets the tables go."""
         for index in (self._executions, self._states, self._replays):
             index.close()
 

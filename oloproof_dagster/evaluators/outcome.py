@@ -19,6 +19,7 @@ class OutcomeEvaluator:
         self._strip, self._casefold = declared.strip, declared.casefold
 
     def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
+        """Not applicable where the dataset expects no such field."""
         # A whole `expected` of null is a case that expects nothing; a field that holds null expects null.
         expected = lookup(evidence.expected, self._expected_field)
         if expected is ABSENT or (not self._expected_field and expected is None):
@@ -26,12 +27,14 @@ class OutcomeEvaluator:
         return None
 
     def judge(self, evidence: CaseEvidence) -> Verdict:
+        """Whether the output's field equals, or contains, the expected one."""
         expected, actual = lookup(evidence.expected, self._expected_field), lookup(evidence.output, self._field)
         if actual is ABSENT:
             return missing(VerdictReason.NO_OUTPUT_FIELD, show_path(self._field))
         return by_comparison((Compared(show_path(self._field), expected, actual, self._agree(expected, actual)),))
 
     def noop(self, evidence: CaseEvidence) -> bool | None:
+        """None: the check reads no state."""
         return None
 
     def _agree(self, expected: Any, actual: Any) -> bool:

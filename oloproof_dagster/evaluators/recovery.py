@@ -16,9 +16,11 @@ class RecoveryEvaluator:
         self._declared = declared
 
     def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
+        """None: every case counts."""
         return None
 
     def judge(self, evidence: CaseEvidence) -> Verdict:
+        """What the agent did in the replay in which the call failed."""
         if evidence.trajectory is None:
             return missing(VerdictReason.AGENT_TRAJECTORY_UNAVAILABLE)
         aim = target(evidence.trajectory, self._declared)
@@ -44,6 +46,7 @@ class RecoveryEvaluator:
         return self._outcome(evidence, aim, fault)
 
     def noop(self, evidence: CaseEvidence) -> bool | None:
+        """None: the check reads no state."""
         return None
 
     def _outcome(self, evidence: CaseEvidence, aim: Target, fault: ReplayRow) -> Verdict:

@@ -27,6 +27,7 @@ class RelationEvaluator:
         self._comparison = Comparison(ignored=tuple(parse_path(path) for path in declared.ignore_paths))
 
     def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
+        """Not applicable to source cases, and to copies by another transform."""
         if evidence.case.source_case is None:
             return not_applicable(VerdictReason.NOT_A_METAMORPHIC_PAIR)
         if self._transform is not None and evidence.case.transform != self._transform:
@@ -34,6 +35,7 @@ class RelationEvaluator:
         return None
 
     def judge(self, evidence: CaseEvidence) -> Verdict:
+        """Whether the copy has in common with its source what the relation names."""
         source = evidence.source
         if source is None or source.execution is None or source.execution.status != "ok":
             return missing(VerdictReason.METAMORPHIC_SOURCE_MISSING)
@@ -44,6 +46,7 @@ class RelationEvaluator:
         return self._same_output(source, evidence)
 
     def noop(self, evidence: CaseEvidence) -> bool | None:
+        """None: the check compares two cases."""
         return None
 
     def _same_output(self, source: CaseEvidence, derived: CaseEvidence) -> Verdict:

@@ -21,11 +21,13 @@ class StateMatchesEvaluator:
         )
 
     def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
+        """Not applicable where the dataset expects no state."""
         if lookup(evidence.expected, self._field) is ABSENT:
             return not_applicable(VerdictReason.NO_EXPECTED_STATE)
         return None
 
     def judge(self, evidence: CaseEvidence) -> Verdict:
+        """Whether the state left behind is the expected one."""
         expected = lookup(evidence.expected, self._field)
         lacking = [path for path in self._paths if lookup(expected, path) is ABSENT]
         if evidence.state is ABSENT:
@@ -58,11 +60,13 @@ class StateUnchangedEvaluator:
         self._paths = tuple(parse_path(path) for path in declared.paths)
 
     def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
+        """Not applicable where the case has no initial state."""
         if evidence.case.initial_state is None:
             return not_applicable(VerdictReason.NO_INITIAL_STATE)
         return None
 
     def judge(self, evidence: CaseEvidence) -> Verdict:
+        """Whether the paths hold what they held before the case."""
         if evidence.state is ABSENT:
             return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
         lacking = [path for path in self._paths if lookup(evidence.initial_state, path) is ABSENT]

@@ -13,9 +13,11 @@ class ToolCallsEvaluator:
         self._declared = declared
 
     def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
+        """None: every case counts."""
         return None
 
     def judge(self, evidence: CaseEvidence) -> Verdict:
+        """Whether the right tools were called, in the right order, and not too often."""
         trajectory = evidence.trajectory
         if trajectory is None:
             return missing(VerdictReason.AGENT_TRAJECTORY_UNAVAILABLE)
@@ -29,6 +31,7 @@ class ToolCallsEvaluator:
         return passed() if lacking is None else failed(detail=lacking)
 
     def noop(self, evidence: CaseEvidence) -> bool | None:
+        """None: the check reads no state."""
         return None
 
     def _shown(self, called: list[str]) -> str | None:

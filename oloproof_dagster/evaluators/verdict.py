@@ -23,20 +23,24 @@ class Verdict:
 
 
 def passed(reason: VerdictReason | None = None, *, compared: tuple[Compared, ...] = ()) -> Verdict:
+    """A passed verdict."""
     return Verdict("passed", reason.value if reason else None, None, compared)
 
 
 def failed(
     reason: VerdictReason | None = None, detail: str | None = None, *, compared: tuple[Compared, ...] = ()
 ) -> Verdict:
+    """A failed verdict."""
     return Verdict("failed", reason.value if reason else None, detail, compared)
 
 
 def missing(reason: VerdictReason, detail: str | None = None, *, compared: tuple[Compared, ...] = ()) -> Verdict:
+    """A verdict that was not reached, and why."""
     return Verdict("missing", reason.value, detail, compared)
 
 
 def not_applicable(reason: VerdictReason) -> Verdict:
+    """A verdict on a case that does not count, and why."""
     return Verdict("not_applicable", reason.value)
 
 

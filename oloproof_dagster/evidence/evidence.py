@@ -72,9 +72,11 @@ class Evidence:
 
     @property
     def root(self) -> Path | str:
+        """The folder, or the URL without a slash at its end."""
         return self.store.root
 
     def folder(self, version: str) -> Any:
+        """Where a version's tables lie."""
         return self.store.path(encode_version(version))
 
     def path(self, table: str, version: str, attempt: int | None = None) -> Any:
@@ -137,6 +139,7 @@ class Evidence:
             self.store.remove(f"{folder}/parts")
 
     def resume_log(self, attempt: Attempt, what: ResumeKind) -> ResumeLog:
+        """The finished executions, or replays, of an attempt that are in no table yet."""
         return self.store.resume_log(self._parts(attempt, what))
 
     def _parts(self, attempt: Attempt, what: ResumeKind) -> str:

@@ -31,9 +31,11 @@ class LocalFolder:
         self.root = root
 
     def path(self, name: str) -> Path:
+        """The file of a name."""
         return self.root / name
 
     def names(self, folder: str) -> list[str]:
+        """What lies directly in a folder, sorted."""
         with reading_from(self.root / folder):
             try:
                 return sorted(os.listdir(self.root / folder))
@@ -41,12 +43,15 @@ class LocalFolder:
                 return []
 
     def read(self, name: str) -> bytes | None:
+        """A small file's bytes, or None."""
         return self._found(name, Path.read_bytes)
 
     def modified(self, name: str) -> float | None:
+        """When a file was last written, in seconds since 1970, or None."""
         return self._found(name, lambda path: path.stat().st_mtime)
 
     def write(self, name: str, data: bytes) -> None:
+        """Writes a small file whole: synced, then moved into its place."""
         target = self.root / name
         with writing_to(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -58,10 +63,12 @@ class LocalFolder:
         self.put(coming, name)
 
     def staging(self, name: str) -> Path:
+        """A path beside the file, on the same file system, that no reader looks at."""
         target = self.root / name
         return target.with_name(f".{target.name}.{os.getpid()}.staged")
 
     def put(self, staged: Path, name: str) -> None:
+        """Moves a staged file into its place."""
         target = self.root / name
         with writing_to(target):
             os.replace(staged, target)
@@ -84,6 +91,7 @@ class LocalFolder:
             coming.unlink(missing_ok=True)  # of two names of one file neither is moved over the other
 
     def remove(self, name: str) -> None:
+        """Removes a file, or a folder with all that is in it."""
         path = self.root / name
         with writing_to(path):
             if path.is_dir() and not path.is_symlink():
@@ -92,10 +100,12 @@ class LocalFolder:
                 path.unlink(missing_ok=True)
 
     def resume_log(self, folder: str) -> ResumeLog:
+        """The finished work that is kept in a folder."""
         return ResumeLog(self.root / folder)
 
     @contextmanager
     def held(self, folder: str, shard: int | None = None) -> Iterator[None]:
+        """Holds a folder, or one shard of it, by file locks; see `Store.held`."""
         path = self.root / folder
         with ExitStack() as held:
             with writing_to(path):

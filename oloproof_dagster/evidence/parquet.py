@@ -130,6 +130,7 @@ class Stored(Generic[Row]):
 
     @property
     def exists(self) -> bool:
+        """Whether the table was written."""
         return self.path.exists()
 
     def remove(self) -> None:

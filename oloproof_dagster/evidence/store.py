@@ -18,7 +18,8 @@ class Busy(Exception):
 class RemoteFile(Protocol):
     """A file that is no file of this machine: as much of pathlib.Path as whoever reads tables uses."""
 
-    def exists(self) -> bool: ...
+    def exists(self) -> bool:
+        """Whether it is there."""
 
     def open(self, mode: str = "rb") -> Any:
         """The file, to be read from anywhere in it; FileNotFoundError where there is none."""
@@ -26,9 +27,11 @@ class RemoteFile(Protocol):
     def end(self, n_bytes: int) -> bytes:
         """Its last bytes, all of a shorter file; FileNotFoundError where there is none."""
 
-    def unlink(self, missing_ok: bool = False) -> None: ...
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Removes it; FileNotFoundError where there is none, unless that is fine."""
 
-    def with_name(self, name: str) -> Self: ...
+    def with_name(self, name: str) -> Self:
+        """The file of another name in the same folder."""
 
 
 class Store(Protocol):

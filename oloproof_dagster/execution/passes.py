@@ -114,12 +114,15 @@ class ExecutionPass:
 
     @property
     def n_cases(self) -> int:
+        """How many cases the suite has, copies included."""
         return len(self.upstream[0])
 
     def facts(self, options: PassOptions) -> Mapping[str, Any]:
+        """How many trials of each case there are."""
         return {"trials": options.trials}
 
     def fingerprinted(self, identity: Identity, attempt: int) -> Mapping[str, Any]:
+        """The attempt, and whose behaviour it is."""
         return {"attempt": attempt, "identity": list(facts(identity, attempt).values())}
 
     def warning_of_edit(self, recorded: Mapping[str, Any], identity: Identity) -> str | None:
@@ -133,10 +136,12 @@ class ExecutionPass:
         )
 
     def clusters(self) -> Iterator[str]:
+        """The cluster of each case."""
         return (cluster for (cluster,) in self.upstream[0].columns("cluster"))
 
     @contextmanager
     def rows(self, target: PassTarget, holds: Holds, counts: Counts) -> Iterator[Iterator[tuple[Any, ...]]]:
+        """An execution and the state it left, for each case and trial."""
         with (
             target.evidence.resume_log(target.attempt, self.kind) as log,
             target.index("trajectories") as executions,
@@ -170,12 +175,15 @@ class ReplayPass:
 
     @property
     def n_cases(self) -> int:
+        """How many source cases the suite has."""
         return int(self.upstream[0].facts().get("n_source_cases", 0))
 
     def facts(self, options: PassOptions) -> Mapping[str, Any]:
+        """Nothing more."""
         return {}
 
     def fingerprinted(self, identity: Identity, attempt: int) -> Mapping[str, Any]:
+        """Whose behaviour was recorded, and in which attempt."""
         return {"of": list(facts(identity, attempt).values())}
 
     def warning_of_edit(self, recorded: Mapping[str, Any], identity: Identity) -> str | None:
@@ -183,11 +191,13 @@ class ReplayPass:
         return None
 
     def clusters(self) -> Iterator[str]:
+        """The cluster of each source case."""
         columns = self.upstream[0].columns("cluster", "source_case")
         return (cluster for cluster, source_case in columns if source_case is None)
 
     @contextmanager
     def rows(self, target: PassTarget, holds: Holds, counts: Counts) -> Iterator[Iterator[tuple[Any, ...]]]:
+        """A row for each replay, alone in its tuple."""
         with (
             target.evidence.resume_log(target.attempt, self.kind) as log,
             target.index("fault_replays") as former,

@@ -66,6 +66,7 @@ class Recording:
 
     @cached_property
     def trajectory(self) -> AgentTrajectory:
+        """The recording as an object."""
         return from_text(self.text)
 
 

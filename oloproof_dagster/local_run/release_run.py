@@ -37,6 +37,7 @@ class Materialized:
 
     @property
     def warnings(self) -> list[str]:
+        """The warnings that the run's tables bear, one a line."""
         found = (str(table.get("warnings") or "") for table in self.metadata.values())
         return [line for text in found for line in text.splitlines()]
 

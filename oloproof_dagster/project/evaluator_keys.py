@@ -78,6 +78,7 @@ class Declaration(FileModel):
         return False
 
     def default_criterion(self) -> str:
+        """The criterion's name where none is declared: the type's."""
         return str(self.type)  # type: ignore[attr-defined]
 
 
@@ -164,6 +165,7 @@ class ToolCalls(Declaration):
 
     @property
     def reads_trajectory(self) -> bool:
+        """True: the calls stand there."""
         return True
 
     @model_validator(mode="after")
@@ -188,9 +190,11 @@ class FaultRecovery(Declaration):
 
     @property
     def reads_trajectory(self) -> bool:
+        """True: the faulted call stands there."""
         return True
 
     def default_criterion(self) -> str:
+        """The fault and the tool, with the occurrence after the first."""
         name = f"recovers_from_{self.fault}_at_{self.tool}"
         name += f"_call_{self.occurrence}" if self.occurrence > 1 else ""
         return name
@@ -218,9 +222,11 @@ class MetamorphicRelation(Declaration):
 
     @property
     def reads_trajectory(self) -> bool:
+        """Whether the actions are compared."""
         return self.relation == "same_actions"
 
     def default_criterion(self) -> str:
+        """The relation and the transform."""
         return f"{self.relation}_under_{self.transform or 'transform'}"
 
 

@@ -36,6 +36,7 @@ class Project:
 
     @property
     def slug(self) -> str:
+        """The project's name as Dagster's names take it."""
         return slug_of(self.suite.project)
 
     @property
@@ -45,6 +46,7 @@ class Project:
 
     @property
     def dataset(self) -> Path:
+        """The file of the cases."""
         return self.root / self.suite.dataset
 
     @property
@@ -54,26 +56,32 @@ class Project:
 
     @property
     def transforms(self) -> tuple[TransformDeclaration, ...]:
+        """The declared transforms."""
         return self.suite.metamorphic.transforms
 
     @property
     def evaluators(self) -> tuple[Declaration, ...]:
+        """The declared evaluators."""
         return self.suite.evaluators
 
     @property
     def criteria(self) -> tuple[str, ...]:
+        """The names of what the evaluators measure."""
         return tuple(evaluator.name for evaluator in self.evaluators)
 
     @cached_property
     def slices(self) -> tuple[Slice, ...]:
+        """The declared slices."""
         return tuple(parse_slice(text) for text in self.suite.slices)
 
     @property
     def confidence_level(self) -> float:
+        """The level of all intervals; 0.95 without release.yaml."""
         return self.policy.confidence_level if self.policy else 0.95
 
     @property
     def min_clusters(self) -> int:
+        """How many clusters a decision needs in a clustered suite; 20 without release.yaml."""
         return self.policy.min_clusters if self.policy else 20
 
     @property

@@ -53,6 +53,7 @@ class Rule(FileModel):
 
     @property
     def direction(self) -> Literal["min", "max", "count"]:
+        """Which side of the bar passes; `count` for a limit on failures."""
         return "min" if self.min is not None else "max" if self.max is not None else "count"
 
     @property

@@ -220,6 +220,7 @@ class Compared:
 
     @property
     def absent(self) -> bool:
+        """Whether the actual value is not there."""
         return self.actual is ABSENT
 
     def members(self) -> dict[str, Any]:

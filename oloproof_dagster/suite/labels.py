@@ -75,6 +75,7 @@ class Validity:
 
     @property
     def checked(self) -> bool:
+        """Whether the labels let relations on the transform's pairs count."""
         return self.has_labels and self.minimum is not None and self.lower >= self.minimum
 
     @property

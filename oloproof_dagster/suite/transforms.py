@@ -185,6 +185,7 @@ class SuiteCount:
         self._n_sources = 0
 
     def counting(self, rows: Iterable[SuiteRow]) -> Iterator[SuiteRow]:
+        """The same rows, counted on the way."""
         for row in rows:
             self._digests.append((row.case_id, row.digest))
             self._cases_of[row.cluster] = self._cases_of.get(row.cluster, 0) + 1

@@ -41,10 +41,12 @@ class CurrentCase:
 
     @property
     def input(self) -> Any:
+        """A fresh copy of the case's input."""
         return parse_canonical(self._input)
 
     @property
     def initial_state(self) -> dict[str, Any] | None:
+        """A fresh copy of the state that the case starts from, or None."""
         return None if self._initial_state is None else parse_canonical(self._initial_state)
 
     def agent_trajectory(self, trajectory: AgentTrajectory | dict[str, Any]) -> None:

@@ -47,6 +47,7 @@ class WorkerProcesses:
 
     @property
     def workers(self) -> int:
+        """How many calls are answered at the same time."""
         return len(self._lanes)
 
     def load(self) -> Started:
@@ -62,10 +63,12 @@ class WorkerProcesses:
         return started
 
     def submit(self, call: Call, done: Done) -> None:
+        """Takes a call for the lane of its cluster, or for the next one that is free."""
         self._undealt.append((call, done))  # also where its cluster has a worker: calls are begun in their order
         self._deal()
 
     def wait(self) -> None:
+        """Returns once at least one more outcome is there."""
         told = 0
         while not told and any(map(len, self._lanes)):
             with contextlib.suppress(queue.Empty):
