@@ -140,7 +140,7 @@ def register(instance: dg.DagsterInstance, project: Project) -> bool:
 def request_for(instance: dg.DagsterInstance, project: Project) -> dg.RunRequest | dg.SkipReason:
     """A run for the current version, unless its Gate is decided or a run of it is under way.
 
-    A failed run is asked for again when the project's files have changed since, else after an hour, as what broke it
+    A failed run is requested again when the project's files have changed since, else after an hour, as what broke it
     may lie elsewhere. The run key counts the runs that there were, so that no key blocks a version for ever.
     """
     names, version = Names(project.slug), project.version
@@ -165,7 +165,7 @@ def request_for(instance: dg.DagsterInstance, project: Project) -> dg.RunRequest
 
 
 def _rested(record: dg.RunRecord) -> bool:
-    """Whether a failed run is old enough to be asked for again; what a person cancelled stays cancelled."""
+    """Whether a failed run is old enough to be requested again; what a person cancelled stays cancelled."""
     failed = record.dagster_run.status == dg.DagsterRunStatus.FAILURE
     return failed and time.time() - (record.end_time or 0) > RETRIED_AFTER_SECONDS
 

@@ -41,7 +41,7 @@ class SandboxResource(dg.ConfigurableResource[Session]):
         return project.suite.sandbox.shared if self.shared is None else self.shared
 
     def session(self, project: Project | None = None) -> Session:
-        """The use that one run makes of the system; nothing of the user's is imported before it is asked for.
+        """The use that one run makes of the system; nothing of the user's is imported before it is needed.
 
         Raises:
             ConfigError: oloproof.yaml cannot be used.

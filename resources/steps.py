@@ -1,4 +1,4 @@
-"""What the steps of one run tell each other, kept beside the evidence, where every machine that shares it can read it.
+"""Values between the steps of one run, kept beside the evidence: every machine that shares it can read them.
 
 What belongs here: small values between steps. The tables' own way is `evidence`.
 """
@@ -18,8 +18,8 @@ FOLDER = ".steps"
 class StepValues(dg.IOManager):
     """JSON, `<root>/.steps/<run>/<step>/<output>[.<mapping key>].json`.
 
-    A run that is executed again from its failure shares the folder of the first one, so that it finds what was told
-    before. `forget` takes it away.
+    A run that is executed again from its failure shares the folder of the first one, so that it finds the values
+    of before. `forget` takes it away.
     """
 
     def __init__(self, store: Store) -> None:
@@ -33,21 +33,20 @@ class StepValues(dg.IOManager):
         """Reads a value that an earlier step wrote."""
         output = context.upstream_output
         assert output is not None, "these values come from steps only"
-        told = self._store.read(_name(context.step_context.dagster_run, output))
-        if told is None:
+        data = self._store.read(_name(context.step_context.dagster_run, output))
+        if data is None:
             raise EvidenceError(
-                f"what the step {output.step_key} told is not there any more; start a new run: what was executed is"
-                " kept"
+                f"the values of the step {output.step_key} are gone; start a new run: what was executed is kept"
             )
-        return json.loads(told)
+        return json.loads(data)
 
     def forget(self, run: dg.DagsterRun) -> None:
-        """Takes away what the steps of a run told."""
+        """Takes away the values of a run's steps."""
         self._store.remove(_folder(run))
 
 
 class StepValuesIOManager(dg.ConfigurableIOManagerFactory[StepValues]):
-    """Makes the IO manager of what a project's steps tell each other."""
+    """Makes the IO manager of the values between a project's steps."""
 
     root: str
 

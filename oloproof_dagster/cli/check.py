@@ -1,4 +1,4 @@
-"""A project looked over before its first run: everything loaded, one case run, what is lacking said in sentences."""
+"""A project looked over before its first run: everything loaded, one case run, and a sentence for what is lacking."""
 
 from collections.abc import Iterator
 from contextlib import closing

@@ -151,7 +151,7 @@ def ui(project: "Project", port: int, host: str) -> int:
     from oloproof_dagster.local_run.release_run import project_definitions
 
     _require_free(host, port)
-    project_definitions(project)  # what is wrong is said here in one line, not in the pages
+    project_definitions(project)  # what is wrong is one line here, not a page of Dagster's
     with open_instance(project) as instance:
         register(instance, project)
     environment = {

@@ -29,8 +29,8 @@ class PythonEvaluator:
             if INTERRUPTS.end_the_run(error):
                 raise
             # A message may hold bytes of a file's name that are no text; evidence is UTF-8.
-            told = self._describe(error).encode("utf-8", "backslashreplace").decode("utf-8")
-            return missing(VerdictReason.EVALUATOR_ERROR, told)
+            described = self._describe(error).encode("utf-8", "backslashreplace").decode("utf-8")
+            return missing(VerdictReason.EVALUATOR_ERROR, described)
         if isinstance(found, bool):
             return passed() if found else failed(detail="returned False")
         wrong = _why_unusable(found)

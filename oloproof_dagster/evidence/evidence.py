@@ -1,10 +1,10 @@
-"""How evidence lies in its store: a folder for each system version, tables and parts in it, what is said of attempts.
+"""How evidence lies in its store: a folder for each system version, tables and resume logs in it, and its attempts.
 
 <root>/<version>/attempt.json           the attempt in force and whether it is complete
 <root>/<version>/<table>.parquet        the release run's tables
 <root>/<version>/attempts/<n>/          the tables of former attempts, the last ten
 <root>/<version>/attempts/.suite/       the suite that the attempt in force was completed with
-<root>/<version>/parts/<n>/<what>/      finished executions and replays of attempt n, until they are in a table
+<root>/<version>/parts/<n>/<kind>/      finished executions and replays of attempt n, until they are in a table
 """
 
 import json
@@ -127,7 +127,7 @@ class Evidence:
         return attempt
 
     def complete(self, attempt: Attempt) -> None:
-        """Notes that the attempt's executions and replays are in the tables; its parts are not needed any more."""
+        """Notes that the attempt's executions and replays are in the tables; the resume logs go."""
         folder = encode_version(attempt.version)
         present = self.store.names(folder)
         for file in (f"{table}.parquet" for table in _SUITE):
@@ -138,16 +138,16 @@ class Evidence:
         with suppress(EvidenceError):  # the next run does it
             self.store.remove(f"{folder}/parts")
 
-    def resume_log(self, attempt: Attempt, what: ResumeKind) -> ResumeLog:
+    def resume_log(self, attempt: Attempt, kind: ResumeKind) -> ResumeLog:
         """The finished executions, or replays, of an attempt that are in no table yet."""
-        return self.store.resume_log(self._parts(attempt, what))
+        return self.store.resume_log(self._parts(attempt, kind))
 
-    def _parts(self, attempt: Attempt, what: ResumeKind) -> str:
-        return f"{encode_version(attempt.version)}/parts/{attempt.number}/{what}"
+    def _parts(self, attempt: Attempt, kind: ResumeKind) -> str:
+        return f"{encode_version(attempt.version)}/parts/{attempt.number}/{kind}"
 
-    def has_resume_log(self, attempt: Attempt, what: ResumeKind) -> bool:
+    def has_resume_log(self, attempt: Attempt, kind: ResumeKind) -> bool:
         """Whether finished work of the attempt is in no table yet."""
-        return any(name.endswith(".jsonl") for name in self.store.names(self._parts(attempt, what)))
+        return any(name.endswith(".jsonl") for name in self.store.names(self._parts(attempt, kind)))
 
     @contextmanager
     def held(self, version: str, *, shard: int | None = None) -> Iterator[None]:

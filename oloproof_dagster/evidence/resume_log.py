@@ -68,7 +68,7 @@ class ResumeLog:
         try:
             self.close()
         except EvidenceError:
-            if error is None:  # what went wrong first is what is told
+            if error is None:  # what went wrong first is what is raised
                 raise
 
     def _write(self, line: bytes) -> None:

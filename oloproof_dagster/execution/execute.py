@@ -38,7 +38,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class PassOptions:
-    """What is asked of one pass: `n_cases` in the suite, `trials` of each, and whether recorded errors are repeated."""
+    """How one pass goes: `n_cases` in the suite, `trials` of each, and whether recorded errors are repeated."""
 
     n_cases: int
     trials: int = 1
@@ -102,7 +102,7 @@ def execute(
 ) -> Iterator[Executed]:
     """The rows of `trajectories` and `environment_states` in the suite's order; what is not recorded is executed.
 
-    Each execution is recorded as soon as it is finished. `sandboxes` is asked for only when a case has to be
+    Each execution is recorded as soon as it is finished. `sandboxes` is called only when a case has to be
     executed. `counts` is filled on the way.
     """
     rows = Ordered[Executed]()

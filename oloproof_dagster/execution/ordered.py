@@ -1,4 +1,4 @@
-"""Results in the order in which they were asked for, whatever order they come in."""
+"""Results in the order in which places were taken, whatever order they come in."""
 
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -123,7 +123,7 @@ def replay_all(
 
 @dataclass(slots=True)
 class _Replays:
-    """The replays of one source case; `place` is told their rows once all of them are there."""
+    """The replays of one source case; `place` takes their rows once all of them are there."""
 
     source: Source
     sandboxes: Callable[[], Sandboxes]

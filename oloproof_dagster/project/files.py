@@ -1,6 +1,6 @@
 """The user's own files opened and read: text, and JSONL strictly, with a line number for everything wrong in them.
 
-What the values must be is said elsewhere: yaml_files.py and models.py for YAML, cases.py and labels.py for JSONL.
+What the values must be stands in strict_yaml and validation for YAML, in suite/cases and suite/labels for JSONL.
 """
 
 import hashlib

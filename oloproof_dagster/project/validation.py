@@ -49,7 +49,7 @@ def _as_declared(value: Any, annotation: Any) -> Any:
             option is str or (get_origin(option) is Literal and isinstance(get_args(option)[0], str))
             for option in options
         )
-        # True equals 1 in Python, so that where true is not wanted it is told as the text it is.
+        # True equals 1 in Python, so that where true is not wanted it is reported as the text it is.
         misread = isinstance(value.value, bool) and bool not in options
         return value.text if text_wanted or misread else value.value
     if isinstance(value, Sequence):

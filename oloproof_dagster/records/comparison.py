@@ -224,7 +224,7 @@ class Compared:
         return self.actual is ABSENT
 
     def members(self) -> dict[str, Any]:
-        """The row as JSON members; an absent side is null there, `absent` and `unexpected` tell it from a null."""
+        """The row as JSON members; an absent side is null there, and marked `absent` or `unexpected`."""
         row = {
             "path": self.path,
             "expected": None if self.expected is ABSENT else self.expected,

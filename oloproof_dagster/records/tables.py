@@ -84,7 +84,7 @@ class ReplayRow:
     """One replay; the control (`kind` control) is a row of its own and has no fault and step_index.
 
     `trajectory` is the recording up to the checkpoint (its first `prefix_steps` steps), then the continuation.
-    `discarded` is the reason code why the replay tells nothing, null where it does. `state_matches` is the
+    `discarded` is the reason code why the replay shows nothing, null where it does. `state_matches` is the
     control's: whether its state equals the recorded one.
     """
 

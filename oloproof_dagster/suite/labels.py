@@ -102,11 +102,11 @@ def validity(transform: TransformDeclaration, labels: Labels, pairs: Iterable[tu
     n_pairs = labelled = kept = stale = 0
     for case_id, digest in pairs:
         n_pairs += 1
-        said = labels.get(case_id, [])
-        current = [keeps for read, keeps in said if read == digest]
+        given = labels.get(case_id, [])
+        current = [keeps for read, keeps in given if read == digest]
         labelled += bool(current)
         kept += bool(current) and all(current)
-        stale += bool(said) and not current
+        stale += bool(given) and not current
     bound = clopper_pearson_missing_bounded(kept, n_pairs, 0, VALIDITY_CONFIDENCE)
     return Validity(
         transform.name,
@@ -157,13 +157,13 @@ def pairs_to_read(
         if row.source_case is None:
             source_text = text
         elif row.transform == transform.name:
-            said = [keeps for read, keeps in labels.get(row.case_id, []) if read == row.pair_digest]
+            given = [keeps for read, keeps in labels.get(row.case_id, []) if read == row.pair_digest]
             yield {
                 "case": row.case_id,
                 "digest": row.pair_digest,
                 "source": source_text,
                 "derived": text,
-                "kept": all(said) if said else None,
+                "kept": all(given) if given else None,
             }
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a sandbox and what it leaves behind: plain records of texts, which cross to worker processes as
+"""What a sandbox is to do and what it leaves behind: plain records of texts, which cross to worker processes as
 they are."""
 
 from dataclasses import dataclass

@@ -155,8 +155,8 @@ def _instance(project: Project, name: str, key: str) -> Any:
     try:
         return value()
     except (Exception, SystemExit) as error:
-        told = OwnFiles.of(project, name).describe(error)
-        raise project.problem(key, f"{name} is a class that cannot be made without arguments: {told}") from error
+        described = OwnFiles.of(project, name).describe(error)
+        raise project.problem(key, f"{name} is a class that cannot be made without arguments: {described}") from error
 
 
 _roots: set[str] = set()
@@ -205,7 +205,7 @@ def takes(value: Any, arguments: int, *keywords: str) -> bool:
         inspect.signature(value).bind(*range(arguments), **dict.fromkeys(keywords))
     except TypeError:
         return False
-    except ValueError:  # a built-in without a signature: only calling it would tell
+    except ValueError:  # a built-in without a signature: only calling it would show
         return True
     return True
 

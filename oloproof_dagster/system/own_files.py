@@ -102,8 +102,8 @@ class OwnFiles:
         except BaseException:
             message = "(its message cannot be shown)"
         if isinstance(error, SyntaxError) and error.filename and error.lineno:
-            told = str(error.msg)[:LONGEST_MESSAGE]
-            return f"{type(error).__name__}: {told} ({self._short(error.filename)}:{error.lineno})"
+            message = str(error.msg)[:LONGEST_MESSAGE]
+            return f"{type(error).__name__}: {message} ({self._short(error.filename)}:{error.lineno})"
         frames = [
             f"{self._short(frame.filename)}:{frame.lineno} in {frame.name}"
             for frame in traceback.extract_tb(error.__traceback__)

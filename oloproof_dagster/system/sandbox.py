@@ -104,13 +104,13 @@ class Sandbox:
             return None
         return self._copied("snapshot", self._guarded("snapshot: ", snapshot))
 
-    def _continuation(self, asked: ReplayOf) -> str:
+    def _continuation(self, wanted: ReplayOf) -> str:
         replay = self._system.replay
         assert replay is not None, "load_system refuses a system without replay where one is needed"
         # Read from their texts: what the system mutates is its own, and the next replay starts from the same recording.
-        given = from_text(asked.recording)
-        start_from = AgentCheckpoint.model_validate(parse_canonical(asked.checkpoint))
-        returned = self._guarded("", lambda: replay(given, checkpoint=start_from, change=replace(asked.change)))
+        given = from_text(wanted.recording)
+        start_from = AgentCheckpoint.model_validate(parse_canonical(wanted.checkpoint))
+        returned = self._guarded("", lambda: replay(given, checkpoint=start_from, change=replace(wanted.change)))
         try:
             return recorded_text(returned)
         except MalformedTrajectory as error:
@@ -146,8 +146,8 @@ class Sandbox:
             INTERRUPTS.insist()
             if is_malformed(error):
                 raise _Failed(f"malformed_trajectory: {phase}{why_malformed(error)}") from None
-            told = f"{phase}{self._system.own_files.describe(error)}"
-            raise _Failed(told, transient=self._is_transient(error)) from None
+            described = f"{phase}{self._system.own_files.describe(error)}"
+            raise _Failed(described, transient=self._is_transient(error)) from None
 
     def _is_transient(self, error: BaseException) -> bool:
         """Whether the user names the error's class, or one that it derives from, as worth another try."""

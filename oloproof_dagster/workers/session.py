@@ -48,7 +48,7 @@ def with_workers(workers: int | None) -> Iterator[None]:
 
 
 class Session:
-    """The system and its sandboxes, from the first time that they are asked for until the run ends."""
+    """The system and its sandboxes, from the first time that they are needed until the run ends."""
 
     def __init__(self, project: Project, overrides: SystemOverrides | None = None) -> None:
         self._project, self._overrides = project, overrides or SystemOverrides()
