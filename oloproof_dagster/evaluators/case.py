@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.records.comparison import ABSENT
+from oloproof_dagster.records.paths import ABSENT
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow
 from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentTrajectory, digest_without_latency, from_text

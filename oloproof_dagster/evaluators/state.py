@@ -3,7 +3,8 @@
 from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
 from oloproof_dagster.project.evaluator_keys import StateMatches, StateUnchanged
-from oloproof_dagster.records.comparison import ABSENT, EXACT, Comparison, compare_at, lookup, parse_path, show_path
+from oloproof_dagster.records.comparison import EXACT, Comparison, compare_at
+from oloproof_dagster.records.paths import ABSENT, lookup, parse_path, show_path
 from oloproof_dagster.records.reasons import VerdictReason
 
 

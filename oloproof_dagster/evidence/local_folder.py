@@ -8,17 +8,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from filelock import FileLock, Timeout
-
 from oloproof_dagster.errors import reading_from, writing_to
+from oloproof_dagster.evidence.folder_lock import folder_lock
 from oloproof_dagster.evidence.resume_log import ResumeLog
-from oloproof_dagster.evidence.store import Busy
 
 Value = TypeVar("Value")
-
-
-SECONDS_TO_WAIT = 5.0
-"""How long a shard waits for others of its run that begin at the same moment."""
 
 
 ABANDONED_AFTER_SECONDS = 600
@@ -107,20 +101,10 @@ class LocalFolder:
     def held(self, folder: str, shard: int | None = None) -> Iterator[None]:
         """Holds a folder, or one shard of it, by file locks; see `Store.held`."""
         path = self.root / folder
-        with ExitStack() as held:
+        with ExitStack() as lock:
             with writing_to(path):
                 path.mkdir(parents=True, exist_ok=True)
-                try:
-                    # Shards take the lock of the whole for a moment only, so that they need not wait for each other.
-                    with ExitStack() as whole:
-                        whole.enter_context(FileLock(path / ".lock", timeout=0 if shard is None else SECONDS_TO_WAIT))
-                        shards = path.glob(".lock.*") if shard is None else [path / f".lock.{shard}"]
-                        for lock in shards:
-                            held.enter_context(FileLock(lock, timeout=0))
-                        if shard is None:
-                            held.enter_context(whole.pop_all())
-                except Timeout:
-                    raise Busy from None
+                lock.enter_context(folder_lock(path, shard))
             _sweep(path)
             yield
 

@@ -11,7 +11,7 @@ from oloproof_dagster.evidence.objects import PACKAGES
 from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, a_callable
 from oloproof_dagster.project.slice_names import parse_slice
 from oloproof_dagster.project.validation import FileModel, Misplaced
-from oloproof_dagster.records.comparison import parse_path
+from oloproof_dagster.records.paths import parse_path
 from oloproof_dagster.wording import shortened
 
 MOST_WORKERS = 256

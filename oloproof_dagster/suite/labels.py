@@ -16,7 +16,7 @@ from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.files import read_jsonl
 from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project
-from oloproof_dagster.records.comparison import lookup, parse_path
+from oloproof_dagster.records.paths import lookup, parse_path
 from oloproof_dagster.records.tables import SuiteRow
 from oloproof_dagster.wording import json_kind, shortened
 

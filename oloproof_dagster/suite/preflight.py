@@ -8,7 +8,7 @@ from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.evaluator_keys import Contains, PythonCheck
 from oloproof_dagster.project.files import file_digest
 from oloproof_dagster.project.project import Project
-from oloproof_dagster.records.comparison import ABSENT, lookup, parse_path
+from oloproof_dagster.records.paths import ABSENT, lookup, parse_path
 from oloproof_dagster.records.tables import CaseRow
 from oloproof_dagster.suite.cases import dataset_digest
 from oloproof_dagster.suite.labels import read_labels

@@ -8,7 +8,7 @@ from oloproof_dagster.digests import canonical_json, digest, digest_of_text, jso
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project
-from oloproof_dagster.records.comparison import ABSENT, lookup, parse_path
+from oloproof_dagster.records.paths import ABSENT, lookup, parse_path
 from oloproof_dagster.records.tables import CaseRow, JSONText, SuiteRow
 from oloproof_dagster.suite.cases import case_digest, suite_digest
 from oloproof_dagster.wording import json_kind, shortened

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from oloproof_dagster.digests import canonical_copy
 from oloproof_dagster.records.comparison import (
-    ABSENT,
     EXACT,
     MOST_DIFFERENCES,
     Compared,
@@ -21,10 +20,8 @@ from oloproof_dagster.records.comparison import (
     compare_at,
     differences,
     json_equal,
-    lookup,
-    parse_path,
-    show_path,
 )
+from oloproof_dagster.records.paths import ABSENT, lookup, parse_path, show_path
 
 unhurried = settings(deadline=None)  # on a busy machine an example may take long
 

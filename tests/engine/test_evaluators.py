@@ -16,7 +16,8 @@ from oloproof_dagster.evaluators.case import CaseEvidence, CaseView
 from oloproof_dagster.evaluators.criterion import Criterion, build
 from oloproof_dagster.evaluators.verdict import Verdict
 from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration
-from oloproof_dagster.records.comparison import ABSENT, Compared
+from oloproof_dagster.records.comparison import Compared
+from oloproof_dagster.records.paths import ABSENT
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.tables import ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow, VerdictRow
 from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, recorded_text

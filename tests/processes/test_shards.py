@@ -320,7 +320,7 @@ def test_a_killed_shard_is_executed_again_alone_in_processes_of_their_own(
 
 
 def test_a_version_that_is_held_whole_has_no_shard_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oloproof_dagster.evidence.local_folder.SECONDS_TO_WAIT", 0.1)
+    monkeypatch.setattr("oloproof_dagster.evidence.folder_lock.SECONDS_TO_WAIT", 0.1)
     one, other = Evidence(tmp_path), Evidence(tmp_path)
     with one.held("v1", shard=0):
         with other.held("v1", shard=1), pytest.raises(EvidenceError, match="another run"), one.held("v1"):
