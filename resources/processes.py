@@ -4,43 +4,45 @@ Dagster looks after the runs that it launched itself. Of these it cannot tell wh
 killed one would stay under way for ever.
 """
 
-import platform
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from uuid import uuid4
 
 import dagster as dg
-from filelock import FileLock, Timeout
 
-TAG, HOST = "oloproof/process", "oloproof/host"
+from oloproof_dagster.evidence.liveness import began, is_alive, machine
+
+TAG = "oloproof/process"
+"""The tag that names the process of a run: machine, process id, when it began, and a mark of the run's own."""
+
 UNFINISHED = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 ]
+_under_way: set[str] = set()
+"""The runs of this process that have not ended, by their tag's value: a process may outlive many of its runs."""
 
 
 @contextmanager
-def living(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
-    """The tags of a run that ends with this process: they name a lock, which the system lets go when it dies."""
-    mark = uuid4().hex
-    path = _lock(instance, mark)
-    path.parent.mkdir(parents=True, exist_ok=True)
+def living() -> Iterator[dict[str, str]]:
+    """The tags of a run that ends with the block, or with this process."""
+    pid = os.getpid()
+    value = f"{machine()}/{pid}/{began(pid)}/{uuid4().hex}"
+    _under_way.add(value)
     try:
-        with FileLock(path):
-            yield {TAG: mark, HOST: platform.node()}
+        yield {TAG: value}
     finally:
-        path.unlink(missing_ok=True)
+        _under_way.discard(value)
 
 
 def report_killed(instance: dg.DagsterInstance) -> list[str]:
     """Reports as failed every unfinished run whose process, on this machine, is gone; their ids."""
     found = []
     for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
-        mark = run.tags.get(TAG)
-        if mark and run.tags.get(HOST) == platform.node() and not _held(_lock(instance, mark)):
+        if _is_over(run.tags.get(TAG, "")):
             # First what it held: once it is reported nobody looks at it again.
             if instance.event_log_storage.supports_global_concurrency_limits:
                 instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
@@ -49,17 +51,11 @@ def report_killed(instance: dg.DagsterInstance) -> list[str]:
     return found
 
 
-def _lock(instance: dg.DagsterInstance, mark: str) -> Path:
-    return Path(instance.root_directory) / "oloproof" / f"{mark}.lock"
-
-
-def _held(path: Path) -> bool:
-    if not path.exists():
-        return False
-    try:
-        with FileLock(path, timeout=0):
-            pass
-    except Timeout:
-        return True
-    path.unlink(missing_ok=True)
+def _is_over(value: str) -> bool:
+    """Whether a tag's value names a run of this machine that nobody is at any more; of others nothing is known."""
+    match value.split("/"):
+        case [where, pid, since, _] if where == machine() and pid.isdecimal():
+            if pid == str(os.getpid()) and is_alive(os.getpid(), float(since)):
+                return value not in _under_way
+            return not is_alive(int(pid), float(since))
     return False

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from oloproof_dagster.errors import reading_from, writing_to
 from oloproof_dagster.evidence.folder_lock import folder_lock
+from oloproof_dagster.evidence.liveness import is_alive
 from oloproof_dagster.evidence.resume_log import ResumeLog
 
 Value = TypeVar("Value")
@@ -123,19 +124,8 @@ def _sweep(folder: Path) -> None:
         with suppress(OSError):
             pid = left.name.split(".")[-2]
             is_old = time.time() - left.stat().st_mtime > ABANDONED_AFTER_SECONDS
-            if is_old and pid.isdecimal() and not runs(int(pid)):
+            if is_old and pid.isdecimal() and not is_alive(int(pid)):
                 left.unlink()
-
-
-def runs(pid: int) -> bool:
-    """Whether this machine has a process of this id, also of another user."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return True
 
 
 def _settle(folder: Path) -> None:

@@ -7,7 +7,6 @@ the next number, which one of any many succeeds in. The highest number is never 
 through all of this finds a higher one than its own.
 """
 
-import functools
 import json
 import os
 import platform
@@ -15,12 +14,11 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from uuid import uuid4
 
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.evidence.local_folder import runs
+from oloproof_dagster.evidence.liveness import is_alive, machine
 from oloproof_dagster.evidence.objects import Objects
 from oloproof_dagster.evidence.store import Busy
 
@@ -44,7 +42,7 @@ class Holder:
 
     def holds(self) -> bool:
         """Whether it still does: not let go, not past its time, and not a process of this machine that is gone."""
-        gone = self.machine == _machine() and self.life != _life(self.pid)
+        gone = self.machine == machine() and self.life != _life(self.pid)
         return time.time() < self.until and not gone
 
     def __str__(self) -> str:
@@ -58,7 +56,7 @@ class Lease:
     def __init__(self, objects: Objects, name: str, *, seconds: float = LEASE_SECONDS) -> None:
         self._objects, self._name, self._seconds = objects, name, seconds
         pid = os.getpid()
-        self._me = Holder(uuid4().hex, platform.node() or "?", pid, _machine(), _life(pid) or "", 0.0)
+        self._me = Holder(uuid4().hex, platform.node() or "?", pid, machine(), _life(pid) or "", 0.0)
         self._number = 0
         self._lost_to: str | None = None
         self._writing, self._ended = threading.Lock(), threading.Event()
@@ -141,20 +139,10 @@ def _last(objects: Objects, name: str, numbers: list[int]) -> Holder | None:
         raise EvidenceError(f"{objects.at(name)}/{numbers[-1]:08d} was not written by Oloproof") from None
 
 
-@functools.cache
-def _machine() -> str:
-    """This machine as long as it is not started again, and this container, as processes are numbered in each."""
-    known = [platform.node()]
-    with suppress(OSError):
-        known.append(Path("/proc/sys/kernel/random/boot_id").read_text("ascii"))
-        known.append(os.readlink("/proc/self/ns/pid"))
-    return sha256("\n".join(known).encode()).hexdigest()[:16]
-
-
 def _life(pid: int) -> str | None:
     """When a process of this machine was started, in the system's own ticks; None where there is none that lives."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         return None if state in "ZX" else fields[18]
     except OSError:
-        return None if Path("/proc/self/stat").exists() or not runs(pid) else ""
+        return None if Path("/proc/self/stat").exists() or not is_alive(pid) else ""

@@ -82,7 +82,7 @@ def materialize(
     pool = names.sandbox if isinstance(sandbox, SandboxResource) and sandbox.is_shared(project) else None
     report_killed(instance)
     try:
-        with living(instance) as tags, taking_turns(instance, pool, tags[TAG]):
+        with living() as tags, taking_turns(instance, pool, tags[TAG]):
             result = job.execute_in_process(
                 instance=instance,
                 partition_key=version,

@@ -1,6 +1,6 @@
 """One worker process from the inside: its own copy of the system, loaded before the first call, and the calls.
 
-Nothing here runs in the process that steers the run; that side is `worker_process`.
+Nothing here runs in the process that steers the run; that side is `outside`.
 """
 
 import atexit
@@ -22,11 +22,13 @@ from oloproof_dagster.system.interrupts import INTERRUPTS
 from oloproof_dagster.system.loading import load_system, made_by
 from oloproof_dagster.system.own_files import OwnFiles
 from oloproof_dagster.system.sandbox import Sandbox
-from oloproof_dagster.workers.killing import MARK
 from oloproof_dagster.workers.recipe import Packed, Recipe
 
 INDEX = "OLOPROOF_SANDBOX_INDEX"
 """The environment variable that tells a worker's system which of the sandboxes it is, from 0."""
+
+MARK = "OLOPROOF_SANDBOX_PROCESS"
+"""The environment variable by which the programs that one worker process started are known."""
 
 FILES_CHANGED = (
     "the system's files changed after this run began, or after its cases were executed; run again, trajectories"

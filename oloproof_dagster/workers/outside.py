@@ -22,15 +22,10 @@ import pebble
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.workers import inside as worker
-from oloproof_dagster.workers.inside import Place, Started
+from oloproof_dagster.workers.inside import MARK, Place, Started
 from oloproof_dagster.workers.killing import Descent, kill
 from oloproof_dagster.workers.recipe import Packed
-
-SECONDS_TO_DIE = 0.2
-"""What a worker is left between SIGTERM and SIGKILL at its time limit."""
-
-SECONDS_TO_LET_GO = 2.0
-"""How long threads are waited for once their process is dead; they hold nothing that is needed again."""
+from oloproof_dagster.workers.timing import STOP_SECONDS
 
 FORWARDED_BYTES = 1 << 20
 CUT = b"\n... the rest of what this sandbox's system prints is left out\n"
@@ -78,7 +73,7 @@ class WorkerProcess:
     """
 
     def __init__(self, packed: Packed, index: int, printed: Printed, begun: Any, woken: Callable[[], None]) -> None:
-        pebble.CONSTS.term_timeout = SECONDS_TO_DIE
+        pebble.CONSTS.term_timeout = STOP_SECONDS
         begun[0] = begun[1] = 0
         self._begun, self._woken, self._n_answered = begun, woken, 0
         mark = uuid4().hex
@@ -96,7 +91,7 @@ class WorkerProcess:
             self._first: Future[Any] = self._pool.schedule(os.getpid)
         finally:
             theirs.close()
-        self._descent = Descent.of(self._context.pid, mark, printed.pipe)
+        self._descent = Descent.of(self._context.pid, f"{MARK}={mark}", printed.pipe)
         self._first.add_done_callback(self._wake)
 
     @property

@@ -1,7 +1,27 @@
 """Sandboxes in worker processes: each loads its own copy of the system, is killed at its time limit, and replaced.
 
 This is the side that steers them: which calls go to which of them, and what has come of each. One process by itself is
-`worker_process`.
+`outside`; how long is waited for what stands in `timing`.
+
+A lane is one sandbox: the calls that are its own, and one process after another that answers them. It holds the calls
+that wait, and those that its process has at hand; the first of these is the one that the process is in.
+
+    state    what happens                             next     what the caller of the first call sees
+    empty    a call is added                          loading  nothing
+    loading  the process has loaded the system        idle     nothing
+    loading  it cannot load the system                -        ConfigError
+    loading  it dies                                  killed   nothing; the MOST_LOADS-th time in a row ConfigError
+    idle     a call waits                             busy     nothing
+    idle     it dies                                  killed   nothing, once the next call finds it dead
+    busy     "answered": the first call's outcome     busy     the outcome; idle where no other call is left
+    busy     "late": the first call passes its limit  killed   timeout
+    busy     "cut short": ended long before its limit killed   nothing: the wall clock was set, the call is made again
+    busy     "died in it": the process dies           killed   error worker_died, with how it ended
+    busy     "died before it": not begun by then      killed   nothing; with the MOST_STARTS-th process worker_died
+    killed   all that it had started is gone          empty    nothing; calls not answered wait again, in their order
+    any      the pool is closed                       closed   nothing; what was not answered never is
+
+Empty, with calls that wait, is at once loading again: the process is replaced. Every replacement has the lane's index.
 """
 
 import contextlib
@@ -13,26 +33,26 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import RawArray
+from typing import Literal
 
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.execution.sandboxes import Done
 from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.workers.inside import Started
-from oloproof_dagster.workers.outside import SECONDS_TO_LET_GO, DiedLoading, Printed, WorkerProcess
+from oloproof_dagster.workers.outside import DiedLoading, Printed, WorkerProcess
 from oloproof_dagster.workers.recipe import Packed, Recipe
+from oloproof_dagster.workers.timing import (
+    CLOCKS_DIFFER_SECONDS,
+    FAREWELL_SECONDS,
+    LATE_SECONDS,
+    LET_GO_SECONDS,
+    MOST_LOADS,
+    MOST_STARTS,
+    TICK_SECONDS,
+)
 
 AT_HAND = 2
 """How many calls a worker has: the one that it answers and the next, so that it never waits for this process."""
-
-MOST_LOADS, MOST_STARTS = 3, 10
-"""How many processes may end one after the other before they have loaded the system, and before they begin a call."""
-
-TICK_SECONDS = 0.2
-LATE_SECONDS = 0.6
-"""How long after the time limit pebble, which goes by the clock on the wall, is trusted to end a call."""
-
-CLOCKS_DIFFER_SECONDS = 0.25
-SECONDS_TO_END = 5.0
 
 
 class WorkerProcesses:
@@ -94,15 +114,19 @@ class WorkerProcesses:
         processes = [lane.process for lane in self._lanes if lane.process is not None]
         try:
             if not any(map(len, self._lanes)):
-                deadline = time.monotonic() + SECONDS_TO_END
-                for ending in [each.say_farewell(SECONDS_TO_END) for each in processes if each.is_ready]:
+                deadline = time.monotonic() + FAREWELL_SECONDS
+                for ending in [each.say_farewell(FAREWELL_SECONDS) for each in processes if each.is_ready]:
                     with contextlib.suppress(Exception):
                         ending.result(max(0.0, deadline - time.monotonic()))
         finally:
             threads = [*WorkerProcess.end(*processes), *(lane.close() for lane in self._lanes)]
-            deadline = time.monotonic() + SECONDS_TO_LET_GO
+            deadline = time.monotonic() + LET_GO_SECONDS
             for thread in filter(None, threads):
                 thread.join(max(0.0, deadline - time.monotonic()))
+
+
+Event = Literal["answered", "late", "cut short", "died in it", "died before it"]
+"""What may become of the first call that a process has at hand; see the table above."""
 
 
 @dataclass(slots=True)
@@ -144,7 +168,11 @@ class _Lane:
         return self.process
 
     def started(self, seconds: float = 0) -> Started | None:
-        """As WorkerProcess has it."""
+        """What the process says of itself once it has loaded the system, waited for so long; None until then.
+
+        Raises:
+            ConfigError: the process could not load the system, or (DiedLoading) died before it had.
+        """
         return self.process.started(seconds) if self.process else None
 
     def add(self, call: Call, done: Done) -> None:
@@ -154,16 +182,12 @@ class _Lane:
     def collect(self) -> int:
         """Tells the outcomes that have come, and gives their number."""
         n_told = 0
-        while self._sent:
+        while self._sent and (event := self._event(self._sent[0])) is not None:
             head = self._sent[0]
-            is_over = self._is_over(head)  # before the future: what comes of it in between still counts
-            if not is_over and not head.future.done():
-                break
-            is_answered = head.future.done() and head.future.exception() is None
-            outcome = self._answered(head) if is_answered else self._left_by_its_end(head)
+            outcome = self._outcome(head, event)
             if outcome is not None:
                 self._sent.popleft()
-            if not is_answered:
+            if event != "answered":
                 self._begin_again()
             self._feed()
             if outcome is not None:
@@ -198,44 +222,50 @@ class _Lane:
     def _limit(self, call: Call) -> float | None:
         return None if self._timeout_s is None else self._timeout_s + call.wait_s
 
-    def _answered(self, head: _Sent) -> Outcome:
-        assert self.process is not None
-        self.process.answered()
-        return head.future.result()
-
-    def _is_over(self, head: _Sent) -> bool:
-        """Whether the process has come to an end, or should have."""
-        return self.process is None or self.process.is_over or self._is_late(head)
-
-    def _is_late(self, head: _Sent) -> bool:
+    def _event(self, head: _Sent) -> Event | None:
+        """What has become of the first call; None while it goes on."""
         process, limit = self.process, self._limit(head.call)
-        return (
+        is_over = process is None or process.is_over  # before the future: what comes of it in between still counts
+        is_late = (
             process is not None
             and limit is not None
             and process.is_in_a_call
             and process.seconds_in_call > limit + LATE_SECONDS
         )
-
-    def _left_by_its_end(self, head: _Sent) -> Outcome | None:
-        """What is known of the first call of a process that is over; None where the call was not begun."""
-        process, limit = self.process, self._limit(head.call)
-        problem = head.future.exception() if head.future.done() else None
+        is_done = head.future.done()
+        problem = head.future.exception() if is_done else None
+        if is_done and problem is None:
+            return "answered"
+        if not (is_done or is_over or is_late):
+            return None
         if process is None or not process.is_in_a_call:
-            unlucky = head.starts == MOST_STARTS
-            return Outcome("error", "worker_died: its process could not be kept alive", 0.0) if unlucky else None
-        ms = max(0.0, process.seconds_in_call - head.call.wait_s) * 1000
-        if limit is not None and (isinstance(problem, TimeoutError) or self._is_late(head)):
+            return "died before it"
+        if limit is not None and (is_late or isinstance(problem, TimeoutError)):
             # A clock that was set forward, or that went on while the machine slept, ends calls that are not over.
-            is_due = process.seconds_in_call > limit - CLOCKS_DIFFER_SECONDS
-            return Outcome("timeout", f"no end within {self._timeout_s:g} s", ms) if is_due else None
-        return Outcome("error", f"worker_died: {process.how_it_ended}", ms)
+            return "late" if process.seconds_in_call > limit - CLOCKS_DIFFER_SECONDS else "cut short"
+        return "died in it"
+
+    def _outcome(self, head: _Sent, event: Event) -> Outcome | None:
+        """What the caller sees of it; None where the call is made again."""
+        if event == "cut short" or (event == "died before it" and head.starts < MOST_STARTS):
+            return None
+        if event == "died before it":
+            return Outcome("error", "worker_died: its process could not be kept alive", 0.0)
+        assert self.process is not None
+        if event == "answered":
+            self.process.answered()
+            return head.future.result()
+        ms = max(0.0, self.process.seconds_in_call - head.call.wait_s) * 1000
+        if event == "late":
+            return Outcome("timeout", f"no end within {self._timeout_s:g} s", ms)
+        return Outcome("error", f"worker_died: {self.process.how_it_ended}", ms)
 
     def _begin_again(self) -> None:
         """Ends the process with all that it has started; what it has not answered is the next one's."""
         if self.process is not None:
             for thread in WorkerProcess.end(self.process):
                 # Before anything is opened anew: pebble closes pipes that its threads may be about to read from.
-                thread.join(SECONDS_TO_LET_GO)
+                thread.join(LET_GO_SECONDS)
             self.process = None
         self._waiting.extendleft((each.call, each.done, each.starts) for each in reversed(self._sent))
         self._sent.clear()

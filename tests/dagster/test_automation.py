@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from oloproof_dagster import ConfigError, SandboxResource, build_definitions, lo
 from oloproof_dagster.assets import automation
 from oloproof_dagster.definitions import defs
 from oloproof_dagster.local_run.release_run import project_definitions
-from oloproof_dagster.resources.processes import HOST, TAG, living, report_killed
+from oloproof_dagster.resources.processes import TAG, living, report_killed
 from tests.support.projects import write_project
 from tests.support.runs import COUNTED_TILL, NO_FAILURE, TABLES, Home, Result, home, rules
 
@@ -296,14 +295,17 @@ def status(home: Home, run: dg.DagsterRun) -> dg.DagsterRunStatus:
 
 
 def test_a_run_whose_process_was_killed_is_reported_as_failed_and_asked_for_again(till: Home) -> None:
-    run = started(till, {TAG: "of-a-process-that-is-gone", HOST: platform.node()})
+    with living() as tags:
+        where, pid, since, mark = tags[TAG].split("/")
+    before = f"{float(since) - 60}"  # a later process has its id now
+    run = started(till, {TAG: "/".join([where, pid, before, mark])})
     assert isinstance(evaluating(till), dg.RunRequest)
     assert status(till, run) == dg.DagsterRunStatus.FAILURE
 
 
 def test_a_run_whose_process_lives_and_a_run_of_dagsters_own_are_left_alone(till: Home) -> None:
-    elsewhere = started(till, {TAG: "of-a-process-of-another-machine", HOST: "another"})
-    with living(till.instance) as tags:
+    elsewhere = started(till, {TAG: "another-machine/1/0.0/mark"})
+    with living() as tags:
         ours, dagsters = started(till, tags), started(till, {})
         assert not {ours.run_id, dagsters.run_id, elsewhere.run_id} & set(report_killed(till.instance))
         assert status(till, ours) == status(till, dagsters) == dg.DagsterRunStatus.STARTED

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.records.tables import TABLES
 from tests.support.projects import case, write_project
 from tests.support.runs import COUNTED_TILL, NO_FAILURE, rules
+from tests.support.waiting import PATIENCE_SECONDS, until
 from tests.support.workers import noted
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills process groups and mounts file systems")
@@ -47,10 +49,12 @@ def written(root: Path, n_cases: int = N_CASES, *, app: str = SLOW_TILL, pad: in
     )
 
 
-def begun(root: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+def begun(
+    root: Path, *arguments: str, program: Sequence[str] = ("-m", "oloproof_dagster.cli"), **environment: str
+) -> subprocess.Popen[str]:
     """`oloproof run` in a process group of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "oloproof_dagster.cli", "run", "--project", str(root), *arguments],
+        [sys.executable, *program, "run", "--project", str(root), *arguments],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **environment},
         text=True,
         stdout=subprocess.PIPE,
@@ -62,7 +66,7 @@ def begun(root: Path, *arguments: str, **environment: str) -> subprocess.Popen[s
 def run(root: Path, *arguments: str, **environment: str) -> tuple[int, str]:
     """The exit code of `oloproof run` and what it said on stderr."""
     process = begun(root, *arguments, **environment)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=PATIENCE_SECONDS)
     return process.returncode, stderr
 
 
@@ -82,12 +86,30 @@ def progress(root: Path) -> tuple[int, int]:
     return sizes[0] // len("c-001\n"), sizes[1] // len("c-001\n")
 
 
-def staged(root: Path, table: str) -> bool:
-    return any(evidence_of(root).folder("v1").glob(f".{table}.parquet.*.staged"))
-
-
 Moment = Callable[[Path, float], bool]
 """Told the project's folder and the seconds since the run was begun; whether it is time to kill it."""
+
+KILLS_ITSELF = """
+import os, signal, sys
+
+table = sys.argv.pop(1)
+
+def watch(event, arguments):
+    if event == "os.rename" and os.path.basename(str(arguments[0])).startswith(f".{table}.parquet."):
+        os.killpg(0, signal.SIGKILL)
+
+sys.addaudithook(watch)
+from oloproof_dagster.cli import main
+main()
+"""
+"""`oloproof`, killed with its group when a table is written and about to be put in its place."""
+
+
+@dataclass(frozen=True)
+class Writing:
+    """The moment at which a table is written and not yet in its place; too short to be caught from outside."""
+
+    table: str
 
 
 def after_calls(n: int) -> Moment:
@@ -96,10 +118,6 @@ def after_calls(n: int) -> Moment:
 
 def after_replays(n: int) -> Moment:
     return lambda root, seconds: progress(root)[1] >= n
-
-
-def while_writing(table: str) -> Moment:
-    return lambda root, seconds: staged(root, table)
 
 
 def after(limit: float) -> Moment:
@@ -128,9 +146,9 @@ LONG = os.environ.get("OLOPROOF_LONG")
 DICE = random.Random(LONG or "2024")
 CALLS = sorted(DICE.sample(range(5, 290), 5))
 REPLAYS = sorted(DICE.sample(range(5, 590), 5))
-MOMENTS: list[tuple[str, Moment]] = [
+MOMENTS: list[tuple[str, Moment | Writing]] = [
     ("at random", after(DICE.uniform(0.1, 0.7))),
-    ("expanding", while_writing("transformed_cases")),
+    ("expanding", Writing("transformed_cases")),
     ("at random", after(DICE.uniform(0.1, 0.7))),
     *((f"executing, {n} done", after_calls(n)) for n in CALLS),
     ("executed", after_calls(N_CASES)),
@@ -138,25 +156,25 @@ MOMENTS: list[tuple[str, Moment]] = [
     *((f"replaying, {n} done", after_replays(n)) for n in REPLAYS),
     ("replayed", after_replays(2 * N_CASES)),
     ("replays written", after_table("fault_replays", 0)),
-    ("judging", while_writing("verdicts")),
-    ("deciding", while_writing("decisions")),
-    ("at the gate", while_writing("gate")),
+    ("judging", Writing("verdicts")),
+    ("deciding", Writing("decisions")),
+    ("at the gate", Writing("gate")),
 ]
 """In the order in which a run comes to them; of a shorter test every third one."""
 
 
-def killed_at(root: Path, moment: Moment) -> bool:
+def killed_at(root: Path, moment: Moment | Writing) -> bool:
     """Begins a run and kills it with all that it has started; whether it was still under way."""
-    process = begun(root)
-    start = time.monotonic()
-    while process.poll() is None and not moment(root, time.monotonic() - start):
-        assert time.monotonic() - start < 60
-        time.sleep(0.001)
-    was_alive = process.poll() is None
-    if was_alive:
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=10)
-    return was_alive
+    if isinstance(moment, Writing):
+        process = begun(root, program=["-c", KILLS_ITSELF, moment.table])
+    else:
+        process = begun(root)
+        start = time.monotonic()
+        until(lambda: process.poll() is not None or moment(root, time.monotonic() - start), pause=0.001)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_SECONDS)
+    return process.returncode == -signal.SIGKILL
 
 
 def require_whole_files(root: Path) -> None:
@@ -193,7 +211,7 @@ def test_a_run_killed_in_every_stage_comes_to_the_same_evidence(tmp_path: Path) 
 
 def test_what_killed_runs_were_writing_is_swept_up_in_time_and_never_read(tmp_path: Path) -> None:
     root = written(tmp_path, 20, app=COUNTED_TILL)
-    assert killed_at(root, while_writing("verdicts"))
+    assert killed_at(root, Writing("verdicts"))
     left = list(evidence_of(root).folder("v1").glob(".*.staged"))
     assert left
     alive = evidence_of(root).folder("v1") / f".verdicts.parquet.{os.getpid()}.staged"
@@ -280,13 +298,10 @@ def test_of_two_runs_of_one_version_the_second_refuses_and_the_first_is_unharmed
     root = written(tmp_path, 10, app=WAITS)
     (root / "wait").touch()
     first = begun(root)
-    deadline = time.monotonic() + 30
-    while not any(evidence_of(root).folder("v1").glob(".trajectories.*.staged")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: any(evidence_of(root).folder("v1").glob(".trajectories.*.staged")), why=first.poll)
     code, stderr = run(root)
     assert (code, stderr.count("\n")) == (2, 1)
     assert stderr.startswith("oloproof: another run is executing version 'v1' at this moment; wait for it to end")
     (root / "wait").unlink()
-    assert (first.communicate(timeout=30)[1], first.returncode) == ("", 0)
+    assert (first.communicate(timeout=PATIENCE_SECONDS)[1], first.returncode) == ("", 0)
     assert progress(root) == (10, 20)

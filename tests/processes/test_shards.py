@@ -301,7 +301,7 @@ def test_a_killed_shard_is_executed_again_alone_in_processes_of_their_own(
     root = spread(tmp_path / "till", 2, definitions_py=IN_PROCESSES)
     (tmp_path / "home").mkdir()
     (root / "dies").write_text("c-007")
-    with dg.DagsterInstance.local_temp(str(tmp_path / "home")) as instance:
+    with dg.DagsterInstance.local_temp(str(tmp_path / "home"), overrides={"telemetry": {"enabled": False}}) as instance:
         found = Home(root, instance)
         with execute(found, last="environment_states") as result:
             (killed,) = steps(result, "STEP_FAILURE")

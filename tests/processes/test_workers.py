@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +20,11 @@ from oloproof_dagster.local_run.release_run import project_definitions
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.resources import SandboxResource
 from oloproof_dagster.workers.killing import Descent, kill
+from oloproof_dagster.workers.timing import CLOCKS_DIFFER_SECONDS
 from tests.support import ROOT
 from tests.support.engine import AGENT, AGENT_SYSTEM, Engine, agent_case, contents
 from tests.support.projects import write_project
+from tests.support.waiting import PATIENCE_SECONDS, until
 from tests.support.workers import (
     ABUSER,
     SYSTEM,
@@ -39,7 +40,7 @@ from tests.support.workers import (
 )
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
-LIMIT = 0.3
+LIMIT = 0.5
 
 
 def engine_with(root: Path, workers: int, timeout_s: float | None, **more: Any) -> Engine:
@@ -100,11 +101,10 @@ def test_a_class_is_made_once_in_every_worker_and_never_in_the_process_that_stee
 
 
 def test_workers_work_at_the_same_time(tmp_path: Path) -> None:
-    root = written(tmp_path, workers=4)
+    root = written(tmp_path, workers=4, timeout_s=PATIENCE_SECONDS)
     with sandboxes_of(root) as sandboxes:
-        answers(sandboxes, [call(number) for number in range(4)])
-        told = answers(sandboxes, [call(number, cluster=f"c{number % 4}", call=["sleep", 0.4]) for number in range(4)])
-    assert max(each.at for each in told) < 1.2
+        told = answers(sandboxes, [call(number, call=["meet", 4]) for number in range(4)])
+    assert {each.outcome.status for each in told} == {"ok"}
 
 
 def test_a_replaced_worker_sees_the_same_index(tmp_path: Path) -> None:
@@ -138,17 +138,26 @@ NEVER_RETURNS: list[dict[str, Any]] = [
 @pytest.mark.parametrize(
     "way", NEVER_RETURNS, ids=lambda way: "-".join(map(str, way.values())) + "-in-" + list(way)[-1]
 )
-def test_what_never_returns_ends_within_a_second_of_the_limit_and_its_worker_is_replaced(
+def test_what_never_returns_is_ended_at_the_limit_and_its_worker_is_replaced(
     tmp_path: Path, way: dict[str, Any]
 ) -> None:
     root = written(tmp_path, timeout_s=LIMIT)
     before, late, after = outcomes(root, call(1), call(2, **way), call(3))
-    assert (late.outcome.status, late.error, late.outcome.state) == ("timeout", "no end within 0.3 s", None)
-    assert LIMIT <= late.after < LIMIT + 1
-    assert LIMIT * 1000 <= late.outcome.duration_ms < LIMIT * 1000 + 1000
+    assert (late.outcome.status, late.error, late.outcome.state) == ("timeout", f"no end within {LIMIT:g} s", None)
+    assert LIMIT - CLOCKS_DIFFER_SECONDS <= late.outcome.duration_ms / 1000 < 30, "it would take 60 s"
     assert not alive(before.output["pid"])
     assert (after.outcome.status, after.output["pid"] != before.output["pid"]) == ("ok", True)
     assert after.outcome.state == '{"done":"c3","n":0}'
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("way", ["sleep", "sleep_in_c", "ignore_sigterm"])
+def test_what_never_returns_ends_within_a_second_of_the_limit(tmp_path: Path, way: str) -> None:
+    root = written(tmp_path, timeout_s=LIMIT)
+    _, late, _ = outcomes(root, call(1), call(2, call=way), call(3))
+    assert late.outcome.status == "timeout"
+    assert late.after < LIMIT + 1
+    assert late.outcome.duration_ms < (LIMIT + 1) * 1000
 
 
 def test_a_timeout_is_evidence_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -175,28 +184,27 @@ def json_suite(root: Path) -> dict[str, Any]:
 
 
 def test_waiting_for_the_sandbox_does_not_count_against_the_limit(tmp_path: Path) -> None:
-    root = written(tmp_path, timeout_s=0.8)
-    told = outcomes(root, *(call(number, "g", call=["sleep", 0.25]) for number in range(6)))
+    root = written(tmp_path, timeout_s=1.5)
+    told = outcomes(root, *(call(number, "g", call=["sleep", 0.4]) for number in range(5)))
     assert told[-1].at > 1.5
     assert {each.outcome.status for each in told} == {"ok"}
 
 
 @pytest.mark.parametrize("end", ["sleep", "kill_itself"])
 def test_nothing_that_an_ended_call_left_running_reaches_the_next_case(tmp_path: Path, end: str) -> None:
-    root = written(tmp_path, timeout_s=LIMIT)
+    root = written(tmp_path, timeout_s=1)
     ways = ("thread", "fork", "forked session", "multiprocessing", "process", "session")
-    calls = [call(number, call=["write_late", how, 1.2, end]) for number, how in enumerate(ways)]
-    told = outcomes(root, *calls, *(call(number, call=["sleep", 0.25]) for number in range(6, 14)))
-    ended = "no end within 0.3 s" if end == "sleep" else "worker_died: it was killed by SIGKILL"
-    assert [each.error for each in told] == [ended] * 6 + [""] * 8
-    assert told[-1].at > told[5].at + 1.6
+    calls = [call(number, call=["write_late", how, end]) for number, how in enumerate(ways)]
+    told = outcomes(root, *calls, call(6, call="let_late_writers_write"))
+    ended = "no end within 1 s" if end == "sleep" else "worker_died: it was killed by SIGKILL"
+    assert [each.error for each in told] == [*[ended] * 6, ""]
     assert not (root / "late.txt").exists()
     assert gone(*map(int, noted(root, "children.txt")), within=0)
 
 
 def test_what_the_system_started_ends_with_the_session(tmp_path: Path) -> None:
     root = written(tmp_path, timeout_s=60)
-    told = outcomes(root, call(1, call=["write_late", "process", 60]), call(2, call=["write_late", "session", 60]))
+    told = outcomes(root, call(1, call=["write_late", "process"]), call(2, call=["write_late", "session"]))
     pids = [*map(int, noted(root, "children.txt")), told[0].output["pid"]]
     assert len(pids) == 3
     assert gone(*pids, within=0)
@@ -232,7 +240,7 @@ def test_sessions_leave_no_thread_no_open_file_and_no_process(tmp_path: Path) ->
     before = threads_files_and_processes()
     for number in range(20):
         outcomes(root, call(1, call="crash" if number % 5 == 0 else None), call(2))
-    assert threads_files_and_processes() == before
+    until(lambda: threads_files_and_processes() == before, why=threads_files_and_processes)
     assert mentioning(str(root)) == []
 
 
@@ -375,6 +383,7 @@ import dagster as dg
 
 from oloproof_dagster import build_definitions
 from oloproof_dagster.resources import SandboxResource
+from oloproof_dagster.workers.timing import CLOCKS_DIFFER_SECONDS
 
 
 class Country(dg.ConfigurableResource):
@@ -466,6 +475,7 @@ import dagster as dg
 
 from oloproof_dagster import build_definitions
 from oloproof_dagster.resources import SandboxResource
+from oloproof_dagster.workers.timing import CLOCKS_DIFFER_SECONDS
 
 root = Path(sys.argv[1])
 with open(root / "ran.txt", "a") as ran:
@@ -490,7 +500,7 @@ def test_a_script_without_a_main_guard_runs_once_and_its_own_classes_are_refused
     root = written(tmp_path, timeout_s=60)
     (root / "script.py").write_text(SCRIPT)
     process = run_python("", root / "script.py", root, resource)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=PATIENCE_SECONDS)
     assert noted(root, "ran.txt") == ["once"]
     if resource == "none":
         assert process.returncode == 0, stderr
@@ -506,7 +516,7 @@ from pathlib import Path
 from tests.support.workers import call, outcomes
 
 root = Path(sys.argv[1])
-calls = [call(1, call=["write_late", "process", 60, "sleep"]), call(2, call="sleep_in_c"), call(3, call="spin")]
+calls = [call(1, call=["write_late", "process", "sleep"]), call(2, call="sleep_in_c"), call(3, call="spin")]
 outcomes(root, *calls)
 """
 
@@ -515,30 +525,24 @@ outcomes(root, *calls)
 def test_workers_and_what_they_started_die_with_the_process_that_steers(tmp_path: Path, killed: str) -> None:
     root = written(tmp_path, workers=3)
     process = run_python(STEERS, root, start_new_session=True)
-    deadline = time.monotonic() + 30
-    while len(noted(root)) < 3 or not noted(root, "children.txt"):
-        assert time.monotonic() < deadline, process.poll()
-        time.sleep(0.02)
+    until(lambda: len(noted(root)) == 3 and noted(root, "children.txt"), why=process.poll)
     workers = [int(pid) for name in ("made.txt", "children.txt") for pid in noted(root, name)]
     assert len(workers) == 4
     assert all(map(alive, workers))
     (os.kill if killed == "the process" else os.killpg)(process.pid, signal.SIGKILL)
     assert gone(*workers)
-    process.communicate(timeout=5)
-    deadline = time.monotonic() + 3
-    while left := mentioning(str(root)):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
+    process.communicate(timeout=PATIENCE_SECONDS)
+    until(lambda: not mentioning(str(root)), why=lambda: mentioning(str(root)))
 
 
 def test_a_later_process_that_has_the_id_of_one_that_ended_is_let_live() -> None:
     with subprocess.Popen(["sleep", "30"], start_new_session=True) as later:
         try:
-            of_the_later = Descent.of(later.pid, "mark", 0)
-            kill(replace(of_the_later, since=(of_the_later.since or 0) - 1))
+            of_the_later = Descent.of(later.pid, "MARK=none", 0)
+            kill(replace(of_the_later, since=(of_the_later.since or 0) - 60))
             assert later.poll() is None
             kill(of_the_later)
-            assert later.wait(timeout=1) == -signal.SIGKILL
+            assert later.wait(timeout=PATIENCE_SECONDS) == -signal.SIGKILL
         finally:
             later.kill()
 

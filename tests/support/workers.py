@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oloproof_dagster.evidence.liveness import is_alive
 from oloproof_dagster.execution.sandboxes import Sandboxes, ask
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.project.project import load_project
@@ -54,7 +55,14 @@ def note(name, text):
     os.close(descriptor)
 
 
-LATE = "import sys, time; time.sleep({seconds}); open({path!r}, 'a').write('late\\\\n')"
+LATE = """
+import os, time
+end = time.monotonic() + 600
+while not os.path.exists({now!r}):
+    assert time.monotonic() < end
+    time.sleep(0.01)
+open({path!r}, "a").write("late\\\\n")
+"""
 
 
 class Agent:
@@ -124,8 +132,28 @@ class Agent:
     def exit(self, code):
         os._exit(code)
 
-    def exit_in_a_thread(self, code, seconds):
-        threading.Thread(target=lambda: (time.sleep(seconds), os._exit(code)), daemon=True).start()
+    def exit_once_called(self, code, case_id):
+        """Ends the process as soon as it is called with another case."""
+        def wait():
+            while case_id not in (HERE / "calls.txt").read_text().split():
+                time.sleep(0.005)
+            os._exit(code)
+
+        threading.Thread(target=wait, daemon=True).start()
+
+    def exit_soon(self, code):
+        threading.Timer(0.1, os._exit, [code]).start()
+
+    def meet(self, n):
+        """Returns once so many processes are in this call."""
+        note("meeting.txt", os.getpid())
+        while len(set((HERE / "meeting.txt").read_text().split())) < n:
+            time.sleep(0.005)
+
+    def let_late_writers_write(self):
+        """Begins the time in which whatever was left running may write."""
+        (HERE / "now.txt").touch()
+        time.sleep(0.5)
 
     def crash(self):
         ctypes.string_at(0)
@@ -198,21 +226,16 @@ class Agent:
         print(text)
         os.write(1, f"{text} by descriptor\\n".encode())
 
-    def write_late(self, how, seconds, then="return"):
-        """Leaves something running that writes to a file of the next case's world in a while."""
-        path = str(HERE / "late.txt")
-        script = LATE.format(seconds=seconds, path=path)
+    def write_late(self, how, then="return"):
+        """Leaves something running that writes to a file of a later case's world."""
+        script = LATE.format(now=str(HERE / "now.txt"), path=str(HERE / "late.txt"))
         if how == "thread":
-            def write():
-                time.sleep(seconds)
-                note("late.txt", "late")
-
-            threading.Thread(target=write, daemon=True).start()
+            threading.Thread(target=exec, args=(script, {}), daemon=True).start()
         elif how == "fork":
             child = os.fork()
             if not child:
                 with contextlib.suppress(BaseException):
-                    exec(script)
+                    exec(script, {})
                 os._exit(0)
         elif how == "forked session":
             child = os.fork()
@@ -220,11 +243,11 @@ class Agent:
                 os.setsid()
                 if not os.fork():
                     with contextlib.suppress(BaseException):
-                        exec(script)
+                        exec(script, {})
                 os._exit(0)
             os.waitpid(child, 0)
         elif how == "multiprocessing":
-            multiprocessing.get_context("fork").Process(target=exec, args=(script,)).start()
+            multiprocessing.get_context("fork").Process(target=exec, args=(script, {})).start()
         else:
             quiet = {} if how == "process" else {
                 "start_new_session": True,
@@ -322,13 +345,10 @@ def noted(root: Path, name: str = "calls.txt") -> list[str]:
 
 def alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and is not waited for does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return is_alive(pid)
 
 
-def gone(*pids: int, within: float = 2.0) -> bool:
+def gone(*pids: int, within: float = 30.0) -> bool:
     """Whether all of these processes end in a while."""
     deadline = time.monotonic() + within
     while any(map(alive, pids)):
