@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from oloproof_dagster.cli.main import main
 from oloproof_dagster.local_run.instance import DAGSTER_YAML
 from tests.support.projects import case, write_project
 from tests.support.runs import COUNTED_TILL, NO_FAILURE, TABLES, home, rules
+from tests.support.waiting import until
 
 EXAMPLE = Path(oloproof_dagster.__file__).parent / "examples" / "stateful_agent"
 WRONG = case(2, expected={"state": {"balance": 7, "other": "untouched"}})
@@ -714,10 +714,8 @@ def test_a_killed_run_loses_no_finished_case_and_is_no_run_under_way(oloproof: C
         stderr=subprocess.DEVNULL,
         cwd=root,
     )
-    deadline = time.monotonic() + 60
     noted = root / "calls"
-    while time.monotonic() < deadline and (not noted.exists() or len(noted.read_text().split()) < 5):
-        time.sleep(0.02)
+    until(lambda: noted.exists() and len(noted.read_text().split()) >= 5, why=process.poll)
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = calls(root)

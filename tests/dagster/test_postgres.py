@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from tests.support import ROOT
 from tests.support.postgres import Server, free_port, running_server
 from tests.support.projects import case, write_project
 from tests.support.runs import COUNTED_TILL, NO_FAILURE, TABLES, Home, Result, home, rules
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 DEPLOY = ROOT / "deploy"
 pytestmark = pytest.mark.skipif(not DEPLOY.is_dir(), reason="deploy/ is part of the checkout, not of the wheel")
@@ -160,13 +160,13 @@ def test_a_killed_run_goes_on_where_it_stopped_and_ends_like_an_undisturbed_one(
     )
     process = oloproof_run(deployed, killed.root)
     noted = killed.root / "calls"
-    wait_for(lambda: noted.exists() and len(noted.read_text().split()) >= 5)
+    until(lambda: noted.exists() and len(noted.read_text().split()) >= 5)
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = killed.noted()
     assert 5 <= len(before) < len(cases)
 
-    assert oloproof_run(deployed, killed.root).wait(timeout=120) == 0
+    assert oloproof_run(deployed, killed.root).wait(timeout=PATIENCE_SECONDS) == 0
     ids = [each["id"] for each in cases]
     assert killed.noted() in (ids[len(before) - 1 :], ids[len(before) :])
     runs = deployed.instance.get_runs(dg.RunsFilter(job_name="killed_release_run"))
@@ -184,13 +184,6 @@ def oloproof_run(deployed: Deployed, root: Path) -> subprocess.Popen[bytes]:
         env={**os.environ, **deployed.environment},
         cwd=root,
     )
-
-
-def wait_for(met: Any, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not met():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.05)
 
 
 # The services
@@ -259,7 +252,7 @@ class Services:
         finally:
             process.terminate()
             try:
-                process.wait(timeout=60)
+                process.wait(timeout=PATIENCE_SECONDS)
             finally:
                 process.kill()
                 process.wait()
@@ -267,11 +260,12 @@ class Services:
     def _wait_until_healthy(self, name: str, process: subprocess.Popen[bytes]) -> None:
         kind, *check = self._declared[name]["healthcheck"]["test"]
         assert kind == "CMD"
-        deadline = time.monotonic() + 180
-        while self._run(check).returncode:
+
+        def is_healthy() -> bool:
             assert process.poll() is None, self._log(name).read_text()
-            assert time.monotonic() < deadline, self._log(name).read_text()
-            time.sleep(0.5)
+            return self._run(check).returncode == 0
+
+        until(is_healthy, why=self._log(name).read_text, pause=0.5)
 
     def _log(self, name: str) -> Path:
         return self._folder / f"{name}.log"
@@ -290,7 +284,7 @@ def test_the_services_of_the_compose_file_execute_a_release_run(deployed: Deploy
         launch = ["dagster", "job", "launch", *workspace, "--job", "refund_desk_release_run", "--tags", tags]
         services.command(launch)
         launched = deployed.instance.get_runs(dg.RunsFilter(job_name="refund_desk_release_run"))[0]
-        wait_for(lambda: deployed.instance.get_run_by_id(launched.run_id).is_finished)
+        until(lambda: deployed.instance.get_run_by_id(launched.run_id).is_finished)
         with urllib.request.urlopen(f"{services.pages}/server_info") as answer:
             assert json.loads(answer.read())["dagster_version"] == dg.__version__
     assert load_run(desk).gate["action"] == "BLOCK"

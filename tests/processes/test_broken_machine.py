@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from oloproof_dagster.workers.outside import CUT, FORWARDED_BYTES
 from tests.support.interrupts import interruptible
 from tests.support.projects import write_project
 from tests.support.runs import Home
+from tests.support.waiting import PATIENCE_SECONDS, until
 from tests.support.workers import ABUSER, SYSTEM, answers, call, gone, noted, outcomes, sandboxes_of, written
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
@@ -139,17 +140,9 @@ def begun(root: Path, *arguments: str, **environment: str) -> subprocess.Popen[b
         )
 
 
-@contextmanager
-def within(seconds: float) -> Iterator[Callable[[Callable[[], object]], None]]:
-    """Waits until something is true; all that is waited for in the block takes so many seconds at most."""
-    deadline = time.monotonic() + seconds
-
-    def until(is_true: Callable[[], object]) -> None:
-        while not is_true():
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-
-    yield until
+def n_kept(root: Path) -> int:
+    """How many executions a run has finished and kept so far."""
+    return sum(path.read_bytes().count(b"\n") for path in root.glob(".oloproof/evidence/*/parts/*/executions/*.jsonl"))
 
 
 def peak_kilobytes(pid: int) -> int:
@@ -207,24 +200,22 @@ def test_ctrl_c_ends_a_run_at_once_and_says_how_to_resume(
     root = written(tmp_path, workers=workers, timeout_s=timeout_s, app=app)
     cases_of(root, {"a": None, "b": None, "c": way, "d": None})
     process = begun(root)
-    with within(40) as until:
-        until(lambda: {"c", "d"} <= {*noted(root), "d" if workers == 1 else ""})
-        time.sleep(0.3)  # until what is finished has been told
+    until(
+        lambda: "c" in noted(root) and n_kept(root) == (2 if workers == 1 else 3),
+        why=lambda: (noted(root), process.poll()),
+    )
     os.killpg(process.pid, signal.SIGINT)
-    with within(2) as until:
-        until(lambda: process.poll() is not None)
-    assert process.returncode == 130
+    assert process.wait(timeout=30) == 130, "it would take 60 s"
     assert (root / "stdout").read_text() == ""
     assert (root / "stderr").read_text().strip() == "interrupted; what was finished is kept, run again to go on"
     assert gone(*map(int, noted(root, "made.txt")))
     if workers > 1:
         (root / "calls.txt").unlink()
         again = begun(root)
-        with within(40) as until:
-            until(lambda: noted(root))
-            time.sleep(0.3)
+        until(lambda: noted(root), why=again.poll)
+        time.sleep(0.3)  # in which another case would be called
         os.killpg(again.pid, signal.SIGINT)
-        assert again.wait(timeout=10) == 130
+        assert again.wait(timeout=PATIENCE_SECONDS) == 130
         assert noted(root) == ["c"]
 
 
@@ -285,7 +276,7 @@ def shared(root: Path) -> Path:
 def test_two_runs_that_share_a_sandbox_take_turns(tmp_path: Path) -> None:
     root = shared(tmp_path)
     runs = [begun(root, RELEASE=version) for version in ("v1", "v2")]
-    assert [process.wait(timeout=60) for process in runs] == [0, 0], (root / "stderr").read_text()
+    assert [process.wait(timeout=PATIENCE_SECONDS) for process in runs] == [0, 0], (root / "stderr").read_text()
     calls = noted(root)
     assert calls in (["v1"] * 12 + ["v2"] * 12, ["v2"] * 12 + ["v1"] * 12)
     assert noted(root, "overlaps.txt") == []
@@ -297,16 +288,15 @@ def test_in_a_dagster_home_without_limits_they_take_turns_too_and_a_killed_run_e
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     (root / "hold-v1").touch()
     holder = begun(root, RELEASE="v1", DAGSTER_HOME=str(home))
-    with within(60) as until:
-        until(lambda: noted(root))
-        waiting = begun(root, RELEASE="v2", DAGSTER_HOME=str(home))
-        until(lambda: (root / "stderr").read_text())
+    until(lambda: noted(root), why=holder.poll)
+    waiting = begun(root, RELEASE="v2", DAGSTER_HOME=str(home))
+    until(lambda: (root / "stderr").read_text(), why=waiting.poll)
     assert (root / "stderr").read_text() == "waiting for the shared sandbox, which another run is using\n"
     assert noted(root) == ["v1"]
     os.killpg(holder.pid, signal.SIGKILL)
     holder.wait()
     (root / "busy").unlink()
-    assert waiting.wait(timeout=40) == 0
+    assert waiting.wait(timeout=PATIENCE_SECONDS) == 0
     assert noted(root) == ["v1"] + ["v2"] * 12
 
 

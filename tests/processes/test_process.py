@@ -100,6 +100,7 @@ def test_garbage_is_collected_while_the_users_system_runs(tmp_path: Path) -> Non
         assert "collecting True" in done.stderr
 
 
+@pytest.mark.alone
 def test_ctrl_c_ends_a_run_within_two_seconds_and_with_one_line(tmp_path: Path) -> None:
     root = till(tmp_path, "import time\nprint('called')\ntime.sleep(60)")
     process = subprocess.Popen(

@@ -12,13 +12,14 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 USER, PASSWORD = "dagster", "not a secret: 100% of /tests@home"
 
@@ -63,7 +64,7 @@ def running_server() -> Iterator[Server]:
             yield Server(port)
         finally:
             process.send_signal(signal.SIGQUIT)  # at once: nothing has to be kept
-            process.wait(timeout=30)
+            process.wait(timeout=PATIENCE_SECONDS)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -111,8 +112,8 @@ def _make(binaries: Path, folder: Path, runs_as: dict[str, Any]) -> None:
 
 
 def _wait_until_ready(binaries: Path, port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while subprocess.run([binaries / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]).returncode:
+    def is_ready() -> bool:
         assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline, log.read_text()
-        time.sleep(0.05)
+        return not subprocess.run([binaries / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)]).returncode
+
+    until(is_ready, why=log.read_text, pause=0.05)
