@@ -140,6 +140,11 @@ class WorkerProcess:
         return int(self._begun[0]) > self._n_answered
 
     @property
+    def has_begun_a_further_call(self) -> bool:
+        """Whether it has answered a call whose outcome has not come, and begun the one after it."""
+        return int(self._begun[0]) > self._n_answered + 1
+
+    @property
     def seconds_in_call(self) -> float:
         """How long ago it began its latest call."""
         return time.monotonic() - float(self._begun[1])

@@ -21,6 +21,9 @@ that wait, and those that its process has at hand; the first of these is the one
     killed   all that it had started is gone          empty    nothing; calls not answered wait again, in their order
     any      the pool is closed                       closed   nothing; what was not answered never is
 
+Where the process had begun a further call, the first one's outcome was lost with it: the events, and what the caller
+sees, are those of the further one, and the first call is made again.
+
 Empty, with calls that wait, is at once loading again: the process is replaced. Every replacement has the lane's index.
 """
 
@@ -182,16 +185,17 @@ class _Lane:
     def collect(self) -> int:
         """Tells the outcomes that have come, and gives their number."""
         n_told = 0
-        while self._sent and (event := self._event(self._sent[0])) is not None:
-            head = self._sent[0]
-            outcome = self._outcome(head, event)
+        while self._sent and (event := self._event()) is not None:
+            position = 0 if event == "answered" else self._position
+            sent = self._sent[position]
+            outcome = self._outcome(sent, event)
             if outcome is not None:
-                self._sent.popleft()
+                del self._sent[position]
             if event != "answered":
                 self._begin_again()
             self._feed()
             if outcome is not None:
-                head.done(outcome)
+                sent.done(outcome)
                 n_told += 1
         self._feed()
         return n_told
@@ -222,9 +226,16 @@ class _Lane:
     def _limit(self, call: Call) -> float | None:
         return None if self._timeout_s is None else self._timeout_s + call.wait_s
 
-    def _event(self, head: _Sent) -> Event | None:
-        """What has become of the first call; None while it goes on."""
-        process, limit = self.process, self._limit(head.call)
+    @property
+    def _position(self) -> int:
+        """Which of the calls at hand the process is in: the first one, or the next where that one's outcome is lost."""
+        is_further = self.process is not None and self.process.has_begun_a_further_call
+        return 1 if is_further and len(self._sent) > 1 else 0
+
+    def _event(self) -> Event | None:
+        """What has become of the first call, or of the process in a further one; None while it goes on."""
+        head, current = self._sent[0], self._sent[self._position]
+        process, limit = self.process, self._limit(current.call)
         is_over = process is None or process.is_over  # before the future: what comes of it in between still counts
         is_late = (
             process is not None
@@ -233,29 +244,29 @@ class _Lane:
             and process.seconds_in_call > limit + LATE_SECONDS
         )
         is_done = head.future.done()
-        problem = head.future.exception() if is_done else None
-        if is_done and problem is None:
+        if is_done and head.future.exception() is None:
             return "answered"
         if not (is_done or is_over or is_late):
             return None
         if process is None or not process.is_in_a_call:
             return "died before it"
+        problem = current.future.exception() if current.future.done() else None
         if limit is not None and (is_late or isinstance(problem, TimeoutError)):
             # A clock that was set forward, or that went on while the machine slept, ends calls that are not over.
             return "late" if process.seconds_in_call > limit - CLOCKS_DIFFER_SECONDS else "cut short"
         return "died in it"
 
-    def _outcome(self, head: _Sent, event: Event) -> Outcome | None:
+    def _outcome(self, sent: _Sent, event: Event) -> Outcome | None:
         """What the caller sees of it; None where the call is made again."""
-        if event == "cut short" or (event == "died before it" and head.starts < MOST_STARTS):
+        if event == "cut short" or (event == "died before it" and sent.starts < MOST_STARTS):
             return None
         if event == "died before it":
             return Outcome("error", "worker_died: its process could not be kept alive", 0.0)
         assert self.process is not None
         if event == "answered":
             self.process.answered()
-            return head.future.result()
-        ms = max(0.0, self.process.seconds_in_call - head.call.wait_s) * 1000
+            return sent.future.result()
+        ms = max(0.0, self.process.seconds_in_call - sent.call.wait_s) * 1000
         if event == "late":
             return Outcome("timeout", f"no end within {self._timeout_s:g} s", ms)
         return Outcome("error", f"worker_died: {self.process.how_it_ended}", ms)

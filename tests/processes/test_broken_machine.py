@@ -52,6 +52,17 @@ def test_a_worker_that_dies_costs_its_own_case_and_is_named(tmp_path: Path, step
         assert noted(root) == [each.case_id for each in calls]
 
 
+def test_a_worker_that_dies_before_an_answer_is_heard_costs_the_case_that_it_was_in(tmp_path: Path) -> None:
+    root = written(tmp_path, timeout_s=60)
+    calls = [
+        call(1, call=["answer_much", 20_000]),
+        call(2, reset="crash"),
+    ]  # reading the answer takes longer than to die
+    for _ in range(3):
+        told = outcomes(root, *calls)
+        assert [each.error for each in told] == ["", "worker_died: it was killed by SIGSEGV"]
+
+
 def test_a_worker_that_dies_in_a_replay_costs_that_replay(tmp_path: Path) -> None:
     root = written(tmp_path, timeout_s=60)
     died, after = outcomes(root, call(1, replayed=True, replay="crash"), call(2, replayed=True))
