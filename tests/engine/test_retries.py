@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oloproof_dagster.execution.sandboxes import Done, ask
+from oloproof_dagster.execution.sandboxes import Done, submit_with_retries
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.system.calls import Call, Outcome
@@ -317,7 +317,7 @@ class AlwaysBusy:
 def test_each_further_attempt_waits_twice_as_long(wait_s: float) -> None:
     busy, ended = AlwaysBusy(), list[tuple[str | None, tuple[str, ...]]]()
     call = Call("c-001", 0, "c-001", "{}", None)
-    ask(
+    submit_with_retries(
         busy,
         call,
         Retries(max=4, on=("Busy",), wait_s=wait_s),

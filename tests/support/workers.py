@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oloproof_dagster.evidence.liveness import is_alive
-from oloproof_dagster.execution.sandboxes import Sandboxes, ask
+from oloproof_dagster.execution.sandboxes import Sandboxes, submit_with_retries
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.replay_change import ReplayChange
@@ -318,7 +318,7 @@ def answers(sandboxes: Sandboxes, calls: Sequence[Call], retries: Retries | None
         last = now
 
     for position, each in enumerate(calls):
-        ask(sandboxes, each, retries, lambda *outcome, position=position: finished(position, *outcome))
+        submit_with_retries(sandboxes, each, retries, lambda *outcome, position=position: finished(position, *outcome))
     while len(answered) < len(calls):
         sandboxes.wait()
     return [answered[position] for position in range(len(calls))]
