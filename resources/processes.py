@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import dagster as dg
 
-from oloproof_dagster.evidence.liveness import began, is_alive, machine
+from oloproof_dagster.liveness import began, is_alive, machine
 
 TAG = "oloproof/process"
 """The tag that names the process of a run: machine, process id, when it began, and a mark of the run's own."""

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from oloproof_dagster.errors import reading_from, writing_to
 from oloproof_dagster.evidence.folder_lock import folder_lock
-from oloproof_dagster.evidence.liveness import is_alive
 from oloproof_dagster.evidence.resume_log import ResumeLog
+from oloproof_dagster.liveness import is_alive
 
 Value = TypeVar("Value")
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.evidence.liveness import is_alive, machine
 from oloproof_dagster.evidence.objects import Objects
 from oloproof_dagster.evidence.store import Busy
+from oloproof_dagster.liveness import is_alive, machine
 
 LEASE_SECONDS = 60.0
 """How long a lock is held from its last renewal. The clocks of machines that share it agree to some seconds."""

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from oloproof_dagster.evidence.liveness import began, descendants, is_alive, same_start
+from oloproof_dagster.liveness import began, descendants, is_alive, same_start
 from oloproof_dagster.workers.timing import DEATH_SECONDS, LOOK_SECONDS
 
 

@@ -20,6 +20,7 @@ ORDER = """
 errors
 digests
 wording
+liveness
 records
 evidence
 project
@@ -142,7 +143,7 @@ STORES = sorted(name for name in of("evidence") if re.search(r"store|local_folde
 @pytest.mark.parametrize("module", STORES)
 def test_the_place_of_evidence_keeps_files_and_never_knows_what_stands_in_them(module: str) -> None:
     assert f"{NAME}.evidence.parquet" not in imports(MODULES[module])
-    assert rooms_read_by(module) & set(LEVELS) <= {"errors", "evidence"}
+    assert rooms_read_by(module) & set(LEVELS) <= {"errors", "liveness", "evidence"}
 
 
 def users(*packages: str) -> set[str]:

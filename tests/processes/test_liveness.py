@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oloproof_dagster.evidence.liveness import began, descendants, is_alive, machine, same_start
+from oloproof_dagster.liveness import began, descendants, is_alive, machine, same_start
 from tests.support.waiting import until
 
 PARENT = """
@@ -50,7 +50,7 @@ def test_a_later_process_of_the_same_id_is_another() -> None:
 
 
 def test_other_processes_find_the_same_start() -> None:
-    asked = f"from oloproof_dagster.evidence.liveness import began; print(began({os.getpid()}))"
+    asked = f"from oloproof_dagster.liveness import began; print(began({os.getpid()}))"
     found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
     assert same_start(float(found), began(os.getpid()) or 0.0)
 
@@ -66,5 +66,5 @@ def test_descendants_are_found_as_long_as_their_parents_are_alive(parent: "subpr
 
 
 def test_a_machine_has_one_name_in_all_its_processes() -> None:
-    asked = "from oloproof_dagster.evidence.liveness import machine; print(machine())"
+    asked = "from oloproof_dagster.liveness import machine; print(machine())"
     assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True).stdout.strip() == machine()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oloproof_dagster.evidence.liveness import is_alive
 from oloproof_dagster.execution.sandboxes import Sandboxes, submit_with_retries
+from oloproof_dagster.liveness import is_alive
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.replay_change import ReplayChange
