@@ -1,10 +1,22 @@
-# `make demo`: a first Gate from nothing. `make test`: everything that CI checks.
+# `make demo`: a first Gate from nothing. `make unit`: the tests, for whoever edits; TESTS=tests/engine runs one folder.
+# `make test`: what a change has to pass. `make test-all`: that, and what is slow or wants more than Python.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO ?= demo
+TESTS ?= tests
+JOBS ?= 2
 
-.PHONY: demo test lint types unit wheel bench clean
+# The wheel and what it requires, in a venv of its own, and a copy of the checkout without the package's source: what
+# runs there imports the wheel and nothing of this folder.
+WHEEL := build/wheel/venv
+COPY := build/wheel/copy
+
+# The venv of the tools that check, and the folder whose package they measure: `make test` takes the wheel's.
+TOOLS ?= $(VENV)
+FROM ?= .
+
+.PHONY: demo test test-all lint types unit dist wheel slow bench clean
 
 demo: $(VENV)/.installed
 	@test -d $(DEMO) || $(BIN)/oloproof init $(DEMO) --example stateful-agent
@@ -15,42 +27,67 @@ demo: $(VENV)/.installed
 	  echo "  $(DEMO)/README.md                       which line causes which verdict, and how to mend it"; \
 	  test $$code -le 1
 
-test: lint types unit wheel bench
+test:
+	$(MAKE) lint types wheel bench TOOLS=$(WHEEL) FROM=$(COPY)
 
-lint: $(VENV)/.dev
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+test-all: test slow
 
-# Type checkers do not see that assets/ and resources/ are packages of oloproof_dagster: the installed copy is checked.
-types: $(VENV)/.dev
+lint: $(TOOLS)/.dev
+	$(TOOLS)/bin/ruff check .
+	$(TOOLS)/bin/ruff format --check .
+
+# Type checkers do not see that assets/ and resources/ are packages of oloproof_dagster: what the wheel holds is checked.
+types: dist $(TOOLS)/.dev
 	rm -rf build/typecheck
-	$(BIN)/pip install --quiet --no-deps --target build/typecheck .
-	cd build/typecheck && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml oloproof_dagster oloproof.py
+	$(TOOLS)/bin/pip install --quiet --no-deps --no-compile --target build/typecheck dist/*.whl
+	cd build/typecheck && "$(CURDIR)/$(TOOLS)/bin/mypy" --config-file ../../pyproject.toml --cache-dir ../mypy \
+	  oloproof_dagster oloproof.py
+
+# Two calls: what is sensitive to timing runs when the others are through. 5 is pytest's code where no test is chosen.
+PYTEST := python -m pytest -q
+BESIDE := -n $(JOBS) --dist loadfile -m "not alone and not slow"
+ALONE := -m "alone and not slow"
 
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/$(PYTEST) $(BESIDE) $(TESTS) || test $$? -eq 5
+	$(BIN)/$(PYTEST) $(ALONE) $(TESTS) || test $$? -eq 5
 
-# The wheel in a venv of its own; the tests run from a copy, so that nothing is imported from this checkout.
-wheel: $(VENV)/.dev
-	rm -rf build/lib build/wheel dist
-	$(BIN)/python -m build --quiet --wheel
-	$(PYTHON) -m venv build/wheel/venv
-	build/wheel/venv/bin/pip install --quiet dist/*.whl pytest hypothesis
-	mkdir -p build/wheel/copy
-	cp -r tests docs benchmarks README.md pyproject.toml build/wheel/copy
-	cd build/wheel/copy && ../venv/bin/python -c "import oloproof; oloproof.Stateful" && ../venv/bin/python -m pytest -q
+# Built anew by every `make`, as nothing says which files were deleted since.
+dist: | $(WHEEL)/bin/python
+	rm -rf build/lib build/bdist.* dist
+	$(WHEEL)/bin/pip wheel --quiet --no-deps --wheel-dir dist .
 
-bench: $(VENV)/.dev
-	$(BIN)/python -m benchmarks --smoke
+# The variable is where the checkout is, for the test that compares the wheel with it.
+IN_COPY = cd $(COPY) && OLOPROOF_CHECKOUT="$(CURDIR)" "$(CURDIR)/$(WHEEL)/bin/"$(PYTEST)
+
+wheel: dist $(WHEEL)/.dev
+	$(WHEEL)/bin/pip install --quiet --force-reinstall --no-deps dist/*.whl
+	rm -rf $(COPY)
+	mkdir -p $(COPY)
+	cp -r tests docs benchmarks deploy README.md CHANGELOG.md Makefile pyproject.toml workspace.yaml $(COPY)
+	$(IN_COPY) $(BESIDE) $(TESTS) || test $$? -eq 5
+	$(IN_COPY) $(ALONE) $(TESTS) || test $$? -eq 5
+
+# In the copy that `make wheel` leaves behind.
+slow:
+	$(IN_COPY) -m slow $(TESTS) || test $$? -eq 5
+
+bench: $(TOOLS)/.dev
+	cd $(FROM) && "$(CURDIR)/$(TOOLS)/bin/python" -m benchmarks --smoke
 
 clean:
 	rm -rf build dist $(VENV) $(DEMO) *.egg-info
 
-$(VENV)/bin/python:
-	$(PYTHON) -m venv $(VENV)
+$(VENV)/bin/python $(WHEEL)/bin/python:
+	$(PYTHON) -m venv $(@D:/bin=)
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet -e .
+	@touch $@
+
+# What the wheel requires is installed once, and again where pyproject.toml has changed. Python compiles what is imported.
+$(WHEEL)/.dev: pyproject.toml | dist
+	$(WHEEL)/bin/pip install --quiet --no-compile "$$(echo dist/*.whl)[dev]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python

@@ -24,7 +24,6 @@ from tests.cli.test_docs import SHELLS, blocks, check_command, commands
 from tests.support import ROOT
 
 DEPLOY = ROOT / "deploy"
-pytestmark = pytest.mark.skipif(not DEPLOY.is_dir(), reason="deploy/ is part of the checkout, not of the wheel")
 
 FROM_POSTGRES_ENV = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB"}
 SECRETS = {"oloproof-postgres": "postgres.env", "oloproof-agent": "agent.env"}

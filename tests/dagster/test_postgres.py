@@ -27,7 +27,6 @@ from tests.support.runs import COUNTED_TILL, NO_FAILURE, TABLES, Home, Result, h
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 DEPLOY = ROOT / "deploy"
-pytestmark = pytest.mark.skipif(not DEPLOY.is_dir(), reason="deploy/ is part of the checkout, not of the wheel")
 
 RECOVERY = {"type": "fault_recovery", "tool": "add", "fault": "error"}
 EXECUTED = ["c-001", "c-002", "c-003"]
