@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterator
 
+from benchmarks import coverage as simulated
 from benchmarks import desk, project
 from benchmarks.fixed import fixed_costs
 from benchmarks.marginal import marginal_cost
@@ -23,6 +24,14 @@ def main() -> None:
     for name in chosen.only:
         for what, measured, target in MEASURES[name](chosen.smoke):
             print(f"{what:66} {measured:>12}  {target}", flush=True)
+
+
+def coverage(smoke: bool) -> Iterator[Figure]:
+    """The guarded interval's errors in some cells of each group; `python -m benchmarks.coverage` takes all of them."""
+    for found in simulated.smoke():
+        worst = max(each.worst for each in found)
+        name = f"{found[0].cell.group}, {len(found)} simulated, times the promised errors"
+        yield name, f"{worst:.2f}", f"{simulated.LIMIT:g}"
 
 
 def fixed(smoke: bool) -> Iterator[Figure]:
@@ -72,6 +81,7 @@ def parallel(smoke: bool) -> Iterator[Figure]:
 
 
 MEASURES: dict[str, Callable[[bool], Iterator[Figure]]] = {
+    "coverage": coverage,
     "fixed": fixed,
     "marginal": marginal,
     "parallel": parallel,

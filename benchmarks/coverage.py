@@ -10,6 +10,7 @@ as many suites, and that figure counts: the largest of many noisy figures would 
 """
 
 import argparse
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -87,6 +88,24 @@ def groups(grid: Iterable[Cell], word: str, n_suites: int, again: int) -> Iterat
         for number in near if again > n_suites else ():
             found[number] = simulate(found[number].cell, again, number, 2)
         yield list(found.values())
+
+
+def smoke() -> Iterator[list[Found]]:
+    """Some cells of every group of the grid within the validated range, simulated with few suites.
+
+    Raises:
+        ArithmeticError: a cell errs more often than the limit by more than noise; or as `simulate` has it.
+    """
+    for found in groups(smoke_cells(), "", SMOKE_SUITES, 0):
+        for each in found:
+            limit = LIMIT * each.cell.promised
+            noise = 4 * math.sqrt(limit * (1 - limit) / SMOKE_SUITES)
+            if not max(each.lower, each.upper) <= limit + noise:
+                raise ArithmeticError(
+                    f"{each.cell.group}: {each.cell}: a bound is wrong in {max(each.lower, each.upper):.4f} of the "
+                    f"suites, more often than {limit:.4f}"
+                )
+        yield found
 
 
 def row(found: list[Found]) -> str:

@@ -20,8 +20,8 @@ import yaml
 from oloproof_dagster import build_definitions
 from oloproof_dagster.definitions import EXAMPLE
 from oloproof_dagster.local_run.instance import DAGSTER_YAML
-from tests.cli.test_docs import SHELLS, blocks, check_command, commands
 from tests.support import ROOT
+from tests.support.pages import SHELLS, blocks, check_command, commands
 
 DEPLOY = ROOT / "deploy"
 

@@ -1,19 +1,13 @@
-"""The simulation of the guarded interval: what it draws, whose bounds it counts, and what a small run finds."""
-
-import math
-import sys
-from itertools import groupby
+"""The simulation of the guarded interval: what it draws and whose bounds it counts. The benchmarks simulate."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks.coverage import LIMIT, SMOKE_SUITES, groups, main
 from benchmarks.coverage_bootstrap import bootstrap
 from benchmarks.coverage_bounds import bounds, disagreement, errors
-from benchmarks.coverage_cells import cells, cells_outside, smoke_cells
+from benchmarks.coverage_cells import cells, smoke_cells
 from benchmarks.coverage_worlds import Cell, Kind, Model, draw, drawn_clusters, passes
-from tests.cli.test_docs import table
 
 UNEQUAL = Cell("", (Kind(1, 12, 0.95), Kind(4, 8, 0.8)), "whole", 0.5)
 MISSING = Cell("", (Kind(3, 20, 0.9),), "beta-binomial", 0.3, missing=(0.1, 0.3))
@@ -41,35 +35,6 @@ def test_errors_are_counted_where_a_bound_lies_beyond_the_rate(cell: Cell, guard
         too_high, too_low = errors(suites, rate, 0.8, guard=guard)
         assert (too_high == (lower > rate)).all()
         assert (too_low == (upper < rate)).all()
-
-
-def test_no_smoke_cell_errs_more_often_than_the_limit_by_more_than_noise() -> None:
-    for found in groups(smoke_cells(), "", SMOKE_SUITES, 0):
-        for each in found:
-            limit = LIMIT * each.cell.promised
-            noise = 4 * math.sqrt(limit * (1 - limit) / SMOKE_SUITES)
-            assert max(each.lower, each.upper) <= limit + noise, f"{each.cell.group}: {each.cell}"
-
-
-def test_a_small_run_prints_a_row_for_each_group_and_the_worst_cells(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["coverage", "--smoke", "--cells", "level"])
-    main()
-    printed = capsys.readouterr().out
-    assert [line.split(" | ")[0] for line in printed.splitlines() if line.startswith("| level")] == [
-        "| level 0.9",
-        "| level 0.99",
-    ]
-    assert " level 0.99: " in printed
-
-
-def test_the_table_of_the_page_has_the_groups_of_the_grid() -> None:
-    for grid, name in ((cells(), "coverage"), (cells_outside(), "coverage outside")):
-        listed = [(group, list(members)) for group, members in groupby(grid, key=lambda cell: cell.group)]
-        assert [row[:3] for row in table(name, "statistics.md")] == [
-            [group, f"{len(members):,}", f"{members[0].promised:g}"] for group, members in listed
-        ]
 
 
 def test_every_group_of_the_grid_is_simulated_in_a_smoke_run() -> None:
