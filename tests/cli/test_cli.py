@@ -21,8 +21,8 @@ import oloproof_dagster
 from oloproof_dagster import ConfigError, load_run
 from oloproof_dagster.cli.main import main
 from oloproof_dagster.local_run.instance import DAGSTER_YAML
-from tests.support.projects import case, write_project
-from tests.support.runs import COUNTED_TILL, NO_FAILURE, TABLES, home, rules
+from tests.support.projects import NO_FAILURE, case, rules, write_project
+from tests.support.runs import COUNTED_TILL, TABLES, home
 from tests.support.waiting import until
 
 EXAMPLE = Path(oloproof_dagster.__file__).parent / "examples" / "stateful_agent"

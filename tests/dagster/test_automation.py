@@ -14,8 +14,8 @@ from oloproof_dagster.assets import automation
 from oloproof_dagster.definitions import defs
 from oloproof_dagster.local_run.release_run import project_definitions
 from oloproof_dagster.resources.processes import TAG, living, report_killed
-from tests.support.projects import write_project
-from tests.support.runs import COUNTED_TILL, NO_FAILURE, TABLES, Home, Result, home, rules
+from tests.support.projects import NO_FAILURE, rules, write_project
+from tests.support.runs import COUNTED_TILL, TABLES, Home, Result, home
 
 SCHEDULE = {"schedule": {"cron": "30 2 * * *", "timezone": "Europe/Paris"}}
 EXECUTED = ["c-001", "c-002", "c-003"]

@@ -14,8 +14,8 @@ import oloproof_dagster
 from oloproof_dagster import build_definitions, gated_asset, load_run, require_gate
 from oloproof_dagster.local_run.release_run import project_definitions
 from oloproof_dagster.project.project import load_project
-from tests.support.projects import case, write_project
-from tests.support.runs import COUNTED_TILL, NO_FAILURE, Home, Result, home, rules
+from tests.support.projects import NO_FAILURE, case, rules, write_project
+from tests.support.runs import COUNTED_TILL, Home, Result, home
 
 EXAMPLE = Path(oloproof_dagster.__file__).parent / "examples" / "stateful_agent"
 WRONG = [case(1), case(2, expected={"state": {"balance": 7, "other": "untouched"}}), case(3)]

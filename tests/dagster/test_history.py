@@ -16,8 +16,7 @@ from oloproof_dagster import ConfigError, load_project
 from oloproof_dagster.local_run.instance import DAGSTER_YAML, dagster_home, open_instance
 from oloproof_dagster.local_run.release_run import materialize
 from oloproof_dagster.project.project import Project
-from tests.support.projects import TILL, case, write_project
-from tests.support.runs import NO_FAILURE, rules
+from tests.support.projects import NO_FAILURE, TILL, case, rules, write_project
 
 MOST_EVENTS = 120
 """Of a first run with one rule: about twelve a step and a few of the run itself."""

@@ -30,8 +30,8 @@ from oloproof_dagster.evidence.store import Busy, Store
 from oloproof_dagster.records.tables import GATE, GateRow, JSONText
 from tests.support.holding import another_holding
 from tests.support.object_storage import BUCKET, Server, relay, running_server
-from tests.support.projects import case, write_project
-from tests.support.runs import COUNTED_TILL, NO_FAILURE, QUIET, TABLES, home, rules
+from tests.support.projects import NO_FAILURE, case, rules, write_project
+from tests.support.runs import COUNTED_TILL, QUIET, TABLES, home
 from tests.support.spread import reconstructable
 
 RECOVERY = {"type": "fault_recovery", "tool": "add", "fault": "error"}

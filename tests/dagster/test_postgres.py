@@ -22,8 +22,8 @@ from oloproof_dagster import load_run
 from oloproof_dagster.definitions import EXAMPLE
 from tests.support import ROOT
 from tests.support.postgres import Server, free_port, running_server
-from tests.support.projects import case, write_project
-from tests.support.runs import COUNTED_TILL, NO_FAILURE, TABLES, Home, Result, home, rules
+from tests.support.projects import NO_FAILURE, case, rules, write_project
+from tests.support.runs import COUNTED_TILL, TABLES, Home, Result, home
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 DEPLOY = ROOT / "deploy"

@@ -10,8 +10,8 @@ from oloproof_dagster.decision.slices import memberships
 from oloproof_dagster.project.slice_names import parse_slice
 from oloproof_dagster.report.panels import case_panels
 from tests.support.engine import AGENT, AGENT_SYSTEM, Engine, agent_case, contents
-from tests.support.projects import write_project
-from tests.support.runs import home, rules
+from tests.support.projects import rules, write_project
+from tests.support.runs import home
 
 RECOVERY = {"type": "fault_recovery", "tool": "pay", "fault": "error"}
 RECOVERS = "recovers_from_error_at_pay"

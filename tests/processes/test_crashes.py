@@ -19,8 +19,8 @@ import pytest
 
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.records.tables import TABLES
-from tests.support.projects import case, write_project
-from tests.support.runs import COUNTED_TILL, NO_FAILURE, rules
+from tests.support.projects import NO_FAILURE, case, rules, write_project
+from tests.support.runs import COUNTED_TILL
 from tests.support.waiting import PATIENCE_SECONDS, until
 from tests.support.workers import noted
 

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.projects import TILL, case, write_project
-from tests.support.runs import NO_FAILURE, rules
+from tests.support.projects import NO_FAILURE, TILL, case, rules, write_project
 
 CALLED = "        recording = self.work(request, None)\n"
 OLOPROOF = [sys.executable, "-m", "oloproof_dagster.cli"]

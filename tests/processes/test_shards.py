@@ -12,8 +12,8 @@ from oloproof_dagster import EvidenceError, SandboxResource, build_definitions, 
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.execution.progress import listening
 from oloproof_dagster.project.evidence_place import evidence_of
-from tests.support.projects import case, write_project
-from tests.support.runs import COUNTED_TILL, NO_FAILURE, QUIET, Home, Result, home, rules
+from tests.support.projects import NO_FAILURE, case, rules, write_project
+from tests.support.runs import COUNTED_TILL, QUIET, Home, Result, home
 from tests.support.spread import reconstructable
 
 RECORDED = ("trajectories", "environment_states", "fault_replays")

@@ -97,3 +97,14 @@ def write_project(
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, encoding="utf-8")
     return root
+
+
+def rules(*declared: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """A release.yaml; each rule is named by its position unless it bears an id."""
+    return {
+        "version": 1,
+        "rules": [{"id": f"rule_{position}"} | dict(rule) for position, rule in enumerate(declared)],
+    } | more
+
+
+NO_FAILURE = {"metric": "state_matches", "max_failures": 0}

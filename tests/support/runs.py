@@ -1,6 +1,6 @@
 """Release runs of test projects, materialised in this process on an instance of their own."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from oloproof_dagster import build_definitions, load_project, load_run
-from tests.support.projects import TILL
+from tests.support.projects import TILL, case
 
 TABLES = (
     "cases",
@@ -187,12 +187,13 @@ def home(root: Path) -> Iterator[Home]:
         yield Home(root, instance)
 
 
-def rules(*declared: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """A release.yaml; each rule is named by its position unless it bears an id."""
-    return {
-        "version": 1,
-        "rules": [{"id": f"rule_{position}"} | dict(rule) for position, rule in enumerate(declared)],
-    } | more
+RECOVERY = {"type": "fault_recovery", "tool": "add", "fault": "error"}
+DECLARED: dict[str, Any] = {"evaluators": [{"type": "state_matches"}, RECOVERY], "slices": ["first_tool"]}
+EXECUTED = [case(number)["id"] for number in range(1, 4)]
+"""The ids of the till's cases."""
 
 
-NO_FAILURE = {"metric": "state_matches", "max_failures": 0}
+def rule_states(home: Home, version: str | None = None) -> dict[str, str]:
+    """The decision on each rule of a recorded run."""
+    frame = load_run(home.root, version).decisions
+    return dict(zip(frame.rule_id, frame.state, strict=True))
