@@ -2,11 +2,6 @@
 
 import gc
 import json
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +18,6 @@ from oloproof_dagster.records.keys import Identity, execution_key, initial_diges
 from oloproof_dagster.records.tables import JSONText, SuiteRow
 from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.workers.session import Session
-from tests.support import ROOT
 from tests.support.engine import Engine, contents
 from tests.support.projects import TILL, case, write_project
 
@@ -354,74 +348,6 @@ def test_parts_that_cannot_be_written_say_where(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(EvidenceError, match="cannot write evidence to"):
         ResumeLog(tmp_path / "file" / "parts").append("a", [])
-
-
-DEADLY = '''
-import os
-import signal
-from pathlib import Path
-
-from oloproof_dagster import current_case
-
-
-class Desk:
-    """Is killed in the middle of the case that a file names; counts its calls in another."""
-
-    def reset(self, state):
-        self.state = state
-
-    def snapshot(self):
-        return self.state
-
-    def __call__(self, request):
-        here = Path(__file__).parent
-        with (here / "calls.txt").open("a") as calls:
-            calls.write(current_case().id + "\\n")
-        self.state["done"] = current_case().id
-        if current_case().id == (here / "deadly.txt").read_text():
-            os.kill(os.getpid(), signal.SIGKILL)
-        return "fine"
-
-
-desk = Desk()
-'''
-RUN = """
-    import sys
-    sys.modules["dagster"] = None  # the engine needs none
-    from pathlib import Path
-    from tests.support.engine import Engine
-    counts = Engine(Path(sys.argv[1])).execute()
-    print(counts.hit, counts.miss)
-"""
-
-
-def in_a_process(root: Path) -> tuple[int, str]:
-    """Runs the engine in a process of its own; its exit status and what it printed."""
-    found = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(RUN), str(root)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-    )
-    return found.returncode, found.stdout.strip() or found.stderr
-
-
-def test_a_killed_run_loses_at_most_the_case_in_flight(tmp_path: Path) -> None:
-    n = 8
-    write_project(tmp_path, cases=[case(number) for number in range(1, n + 1)], app=DEADLY, suite=DESK)
-    ids = [f"c-{number:03d}" for number in range(1, n + 1)]
-    for deadly, expected in (("c-003", ids[:3]), ("c-007", ids[2:7])):
-        (tmp_path / "deadly.txt").write_text(deadly)
-        assert in_a_process(tmp_path)[0] == -signal.SIGKILL
-        assert calls(tmp_path) == expected
-    (tmp_path / "deadly.txt").write_text("")
-    assert in_a_process(tmp_path) == (0, f"6 {n - 6}")
-    assert calls(tmp_path) == ids[6:]
-    engine = Engine(tmp_path)
-    assert [row.case_id for row in engine.rows("trajectories")] == ids
-    assert [json.loads(row.state)["done"] for row in engine.rows("environment_states")] == ids
-    assert run_again(tmp_path) == (n, 0)
 
 
 def test_a_kill_between_the_writing_of_the_two_tables_pairs_no_new_row_with_an_old_one(tmp_path: Path) -> None:

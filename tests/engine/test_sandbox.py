@@ -4,11 +4,9 @@ import asyncio
 import datetime
 import decimal
 import json
-import os
 import signal
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -756,22 +754,6 @@ def test_an_exception_outside_of_exception_costs_its_case_and_no_other() -> None
 
     sandbox = sandbox_of(World(call))
     assert [executed(sandbox, suite_row(number)).error for number in (1, 2)] == ["Unusual: no", None]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
-def test_a_child_that_the_system_forks_and_lets_return_never_goes_on_with_the_suite(tmp_path: Path) -> None:
-    def call(given: Any) -> Any:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # newer Pythons warn of forking beside threads
-            os.fork()
-        return given
-
-    sandbox = sandbox_of(World(call))
-    for number in range(3):
-        executed(sandbox, suite_row(number))
-        with (tmp_path / "executed").open("a") as stream:
-            stream.write("x")
-    assert (tmp_path / "executed").read_text() == "xxx"
 
 
 UNSPEAKABLE = """
