@@ -20,7 +20,7 @@ PUT_SECONDS = 1.0
 SEGMENT_BYTES = 1 << 20
 
 
-class Segments(ResumeLog):
+class ObjectResumeLog(ResumeLog):
     """Parts below a name; what was kept before is read from copies in a folder of this machine.
 
     `require` is called before each put and raises where nothing must be written any more.

@@ -1,8 +1,9 @@
-"""Evidence on object storage: files are made in a folder of this machine and put whole; a lock is a lease."""
+"""Evidence on object storage: files are made in a folder of this machine and put whole; a lock is an object."""
 
 import atexit
 import functools
 import os
+import re
 import shutil
 import tempfile
 import uuid
@@ -11,23 +12,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from oloproof_dagster.errors import EvidenceError
-from oloproof_dagster.evidence.object_lock import Lease, holder_of
-from oloproof_dagster.evidence.object_parts import Segments
+from oloproof_dagster.evidence.object_lock import ObjectLock, holder_of, holder_of_numbered
+from oloproof_dagster.evidence.object_parts import ObjectResumeLog
 from oloproof_dagster.evidence.objects import ObjectFile, Objects
 from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.evidence.store import Busy
 
-LOCK = ".lock"
+LOCK = re.compile(r"(?P<place>\.lock(\.\d+)?)(?P<object>\.json)?")
+"""A lock of a whole folder or of one of its shards: an object, or the folder of earlier releases."""
 
 
 class ObjectStore:
     """Whole objects below one URL. In a folder that this process holds, or a shard of it, it writes nothing more once
     another one has taken that over."""
 
-    def __init__(self, url: str) -> None:
-        self._objects = Objects(url)
-        self.root = self._objects.url
-        self._leases: list[tuple[str, Lease]] = []
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self.root = objects.url
+        self._locks: list[tuple[str, ObjectLock]] = []
 
     def path(self, name: str) -> ObjectFile:
         return ObjectFile(self._objects, name)
@@ -42,55 +44,68 @@ class ObjectStore:
         return self._objects.modified(name)
 
     def write(self, name: str, data: bytes) -> None:
-        self._require(name, ask=True)
+        self._require(name)
         self._objects.write(name, data)
 
     def staging(self, name: str) -> Path:
         return _scratch(os.getpid()) / f"{uuid.uuid4().hex}-{name.rpartition('/')[2]}"
 
     def put(self, staged: Path, name: str) -> None:
-        self._require(name, ask=True)
+        self._require(name)
         self._objects.upload(staged, name)
         staged.unlink()
 
     def copy(self, name: str, to: str) -> None:
-        self._require(to, ask=False)
+        self._require(to)
         self._objects.copy(name, to)
 
     def remove(self, name: str) -> None:
-        self._require(name, ask=False)
+        self._require(name)
         self._objects.remove(name)
 
     def resume_log(self, folder: str) -> ResumeLog:
-        return Segments(self._objects, folder, lambda: self._require(folder, ask=False))
+        return ObjectResumeLog(self._objects, folder, lambda: self._require(folder))
 
     @contextmanager
     def held(self, folder: str, shard: int | None = None) -> Iterator[None]:
-        lease = Lease(self._objects, f"{folder}/{LOCK}" if shard is None else f"{folder}/{LOCK}.{shard}")
-        lease.take()
-        entry = (folder, lease)
-        self._leases.append(entry)
+        place = ".lock" if shard is None else f".lock.{shard}"
+        lock = ObjectLock(self._objects, f"{folder}/{place}.json")
+        lock.acquire()
+        entry = (folder, lock)
+        self._locks.append(entry)
         try:
             # Who holds one looks at the others only then: of two that begin at once, one at least sees the other.
-            shards = (name for name in self.names(folder) if name.startswith(f"{LOCK}."))
-            for name in shards if shard is None else (LOCK,):
-                holder = holder_of(self._objects, f"{folder}/{name}")
-                if holder is not None:
-                    raise Busy(str(holder))
+            self._require_free(folder, place)
             yield
         finally:
-            self._leases.remove(entry)
-            lease.let_go()
+            self._locks.remove(entry)
+            lock.release()
 
-    def _require(self, name: str, *, ask: bool) -> None:
-        for covers, lease in tuple(self._leases):
+    def _require_free(self, folder: str, place: str) -> None:
+        """Returns where nobody else holds the folder, or the shard whose lock was taken, or any shard of a folder
+        that was taken whole. What dead holders of earlier releases left behind is removed."""
+        for name in self.names(folder):
+            lock = LOCK.fullmatch(name)
+            if lock is None or name == f"{place}.json":
+                continue
+            if place != ".lock" and lock["place"] not in (".lock", place):  # another shard's
+                continue
+            read = holder_of if lock["object"] else holder_of_numbered
+            holder = read(self._objects, f"{folder}/{name}")
+            if holder is not None:
+                raise Busy(str(holder))
+            if not lock["object"]:
+                self._objects.remove(f"{folder}/{name}")
+
+    def _require(self, name: str) -> None:
+        for covers, lock in tuple(self._locks):
             if name.startswith(f"{covers}/"):
                 try:
-                    lease.require(ask=ask)
+                    lock.require()
                 except Busy as by:
                     raise EvidenceError(
                         f"another run took over {self._objects.at(covers)} ({by}), as this one had not renewed its"
-                        " lease in time; this one stops, run again to go on with what is finished"
+                        " lock in time; this one stops, run again to go on with what is finished"
                     ) from None
 
 
@@ -101,7 +116,7 @@ def store_at(url: str) -> ObjectStore:
     Raises:
         ConfigError: the package that it needs is not installed.
     """
-    return ObjectStore(url)
+    return ObjectStore(Objects(url))
 
 
 @functools.cache

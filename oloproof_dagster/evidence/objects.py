@@ -1,140 +1,188 @@
-"""Objects below one URL, by fsspec: every way in which that can fail is one line of an EvidenceError.
+"""Objects below one URL, by obstore: every way in which that can fail is one line of an EvidenceError.
 
 Listings and sizes are asked for anew each time: other machines write here too.
 """
 
 import io
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from oloproof_dagster.errors import ConfigError, EvidenceError
+from oloproof_dagster.errors import EvidenceError, writing_to
+from oloproof_dagster.evidence.object_client import connect, require_own_process
+from oloproof_dagster.evidence.store_url import require_packages
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta, PutMode, UpdateVersion
+    from obstore.store import ObjectStore
 
 BLOCK_BYTES = 4 << 20
 """How far a read of a table goes ahead: a footer comes in one request, a row group in a few."""
+PIECE_BYTES = 5 << 20
+PIECES_AT_ONCE = 2
+"""A large file goes out in pieces of so many bytes, of which so many are in memory at once."""
+DOWNLOADS_AT_ONCE = 8
 
-PACKAGES = {"s3": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "abfs": "adlfs", "abfss": "adlfs", "az": "adlfs"}
-"""The schemes of URLs that evidence can lie at, and the package that each needs."""
-
-_OPTIONS = {"s3": {"max_concurrency": 2}}
-"""A large file goes out in pieces of 50 MB, of which so many are in memory at once."""
+Tag = Mapping[str, str]
+"""What the store calls one state of an object; another state has another one."""
 
 
 class Objects:
-    """What is stored below a URL, by names with `/`.
+    """What is stored below a URL, by names with `/`. `client` stands in for the server that the URL names.
 
     Raises:
-        ConfigError: the package that the URL's scheme needs is not installed.
+        ConfigError: the packages that the URL's scheme needs are not installed.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, client: "ObjectStore | None" = None) -> None:
         self.url = url.rstrip("/")
-        self._scheme = url.partition("://")[0]
-        package = PACKAGES.get(self._scheme)
-        if package is not None and find_spec(package) is None:
-            wanted = "'oloproof-dagster[s3]'" if self._scheme == "s3" else package
-            raise ConfigError(f"{self.url} needs {package}, which is not installed: pip install {wanted}")
+        self._connected = client
+        if client is None:
+            require_packages(self.url)
 
     def at(self, name: str) -> str:
         """The URL of an object."""
         return f"{self.url}/{name}" if name else self.url
 
     def names(self, folder: str) -> list[str]:
-        with self._reading(folder):
-            try:
-                found = self._files.ls(self.at(folder), detail=False)
-            except FileNotFoundError:
-                return []
-        itself = self._files._strip_protocol(self.at(folder))
-        return sorted(path.rstrip("/").rpartition("/")[2] for path in found if path.rstrip("/") != itself)
+        import obstore
 
-    def read(self, name: str, *, last: int | None = None) -> bytes | None:
-        """An object's bytes, or its last so many; None where there is none."""
+        with self._reading(folder):
+            found = obstore.list_with_delimiter(self._client(), folder or None)
+            paths = [*found["common_prefixes"], *(meta["path"] for meta in found["objects"])]
+            return sorted({path.rstrip("/").rpartition("/")[2] for path in paths})
+
+    def read(self, name: str) -> bytes | None:
+        """An object's bytes, None where there is none."""
+        found = self.read_tagged(name)
+        return None if found is None else found[0]
+
+    def read_tagged(self, name: str) -> tuple[bytes, Tag] | None:
+        """An object's bytes and the state that they are of; None where there is none."""
+        import obstore
+
         with self._reading(name):
             try:
-                return bytes(self._files.cat_file(self.at(name), start=None if last is None else -last))
+                found = obstore.get(self._client(), name)
+                return bytes(found.bytes()), _tag(found.meta)
+            except FileNotFoundError:
+                return None
+
+    def end(self, name: str, n_bytes: int) -> bytes | None:
+        """An object's last bytes, all of a shorter one; None where there is none."""
+        meta = self.head(name)
+        return None if meta is None else self.range(name, max(0, meta["size"] - n_bytes), meta["size"], meta["e_tag"])
+
+    def range(self, name: str, start: int, end: int, e_tag: str | None) -> bytes:
+        """The bytes from `start` to before `end` of the object in one of its states; it must be there."""
+        import obstore
+
+        if start >= end:
+            return b""
+        with self._reading(name):
+            options: Any = {"range": (start, end)} | ({"if_match": e_tag} if e_tag else {})
+            return bytes(obstore.get(self._client(), name, options=options).bytes())
+
+    def head(self, name: str) -> "ObjectMeta | None":
+        """An object's size and state, None where there is none."""
+        import obstore
+
+        with self._reading(name):
+            try:
+                return obstore.head(self._client(), name)
             except FileNotFoundError:
                 return None
 
     def modified(self, name: str) -> float | None:
-        with self._reading(name):
-            try:
-                return float(self._files.modified(self.at(name)).timestamp())
-            except FileNotFoundError:
-                return None
+        meta = self.head(name)
+        return None if meta is None else meta["last_modified"].timestamp()
 
     def exists(self, name: str) -> bool:
-        with self._reading(name):
-            try:
-                return bool(self._files.info(self.at(name))["type"] == "file")
-            except FileNotFoundError:
-                return False
+        return self.head(name) is not None
 
     def open(self, name: str) -> "Reading":
         """An object, to be read from anywhere in it; FileNotFoundError where there is none."""
-        missing = None
-        with self._reading(name):
-            try:
-                file = self._files.open(self.at(name), "rb", block_size=BLOCK_BYTES, cache_type="readahead")
-                return Reading(file, self.at(name))
-            except FileNotFoundError as error:
-                missing = error
-        raise FileNotFoundError(self.at(name)) from missing
+        meta = self.head(name)
+        if meta is None:
+            raise FileNotFoundError(self.at(name))
+        return Reading(lambda start, end: self.range(name, start, end, meta["e_tag"]), meta["size"])
 
     def write(self, name: str, data: bytes) -> None:
-        with self._writing(name):
-            self._files.pipe_file(self.at(name), data)
-
-    def create(self, name: str, data: bytes) -> bool:
-        """Writes an object that is not there; False, and nothing written, where there is one, whoever was first."""
-        with self._writing(name):
-            try:
-                self._files.pipe_file(self.at(name), data, mode="create")
-            except FileExistsError:
-                return False
-            except OSError:  # not every server says in the same words that the condition does not hold
-                if self.read(name) is None:
-                    raise
-                return False
-            return True
+        self._put(name, data, "overwrite")
 
     def upload(self, path: Path, name: str) -> None:
-        with self._writing(name):
-            self._files.put_file(str(path), self.at(name))
+        self._put(name, path, "overwrite")
+
+    def create(self, name: str, data: bytes) -> Tag | None:
+        """Writes an object that is not there; None, and nothing written, where there is one, whoever was first."""
+        return self._put(name, data, "create")
+
+    def replace(self, name: str, data: bytes, tag: Tag) -> Tag | None:
+        """Writes an object that is still in a state; None, and nothing written, where it is in another one, or gone."""
+        return self._put(name, data, cast("UpdateVersion", {**tag}))
 
     def download(self, names: Sequence[str], paths: Sequence[Path]) -> None:
         """Objects as files of this machine, many at a time."""
-        if names:
-            with self._reading(names[0]):
-                self._files.get([self.at(name) for name in names], list(map(str, paths)))
+
+        def save(name: str, path: Path) -> None:
+            with writing_to(path), self.open(name) as source, path.open("wb") as target:
+                while data := source.read(BLOCK_BYTES):
+                    target.write(data)
+
+        with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
+            list(pool.map(save, names, paths))
 
     def copy(self, name: str, to: str) -> None:
+        import obstore
+
         with self._writing(to):
-            self._files.cp_file(self.at(name), self.at(to))
+            obstore.copy(self._client(), name, to)
 
     def remove(self, name: str) -> None:
         """Removes an object, or all that is below the name; nothing where there is neither."""
-        with self._writing(name), suppress(FileNotFoundError):
-            self._files.rm(self.at(name), recursive=True)
+        import obstore
 
-    @property
-    def _files(self) -> Any:
-        """fsspec's own, one a process: a forked child gets another."""
-        import fsspec
+        with self._writing(name):
+            client = self._client()
+            with suppress(FileNotFoundError):
+                obstore.delete(client, name)
+            while found := [meta["path"] for batch in obstore.list(client, name) for meta in batch]:
+                with suppress(FileNotFoundError):  # removed by another one meanwhile; the rest is listed again
+                    obstore.delete(client, found)
 
-        return fsspec.filesystem(self._scheme, use_listings_cache=False, **_OPTIONS.get(self._scheme, {}))
+    def _put(self, name: str, data: bytes | Path, mode: "PutMode") -> Tag | None:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        with self._writing(name):
+            try:
+                put = obstore.put(
+                    self._client(), name, data, mode=mode, chunk_size=PIECE_BYTES, max_concurrency=PIECES_AT_ONCE
+                )
+                return _tag(put)
+            except (AlreadyExistsError, PreconditionError):
+                if mode == "overwrite":
+                    raise
+                return None
+
+    def _client(self) -> "ObjectStore":
+        require_own_process()
+        if self._connected is None:
+            self._connected = connect(self.url)
+        return self._connected
 
     @contextmanager
     def _writing(self, name: str) -> Iterator[None]:
-        with _told(f"cannot write evidence to {self.at(name)}"):
+        with _in_one_line(f"cannot write evidence to {self.at(name)}"):
             yield
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[None]:
-        with _told(f"cannot read evidence at {self.at(name)}"):
+        with _in_one_line(f"cannot read evidence at {self.at(name)}"):
             yield
 
 
@@ -155,7 +203,7 @@ class ObjectFile:
         return self.objects.open(self.name)
 
     def end(self, n_bytes: int) -> bytes:
-        found = self.objects.read(self.name, last=n_bytes)
+        found = self.objects.end(self.name, n_bytes)
         if found is None:
             raise FileNotFoundError(str(self))
         return found
@@ -170,10 +218,12 @@ class ObjectFile:
 
 
 class Reading(io.RawIOBase):
-    """An open object, whose failures are EvidenceErrors."""
+    """An open object of known size, read a block ahead; `fetch` gives the bytes from a start to before an end."""
 
-    def __init__(self, file: Any, url: str) -> None:
-        self._file, self._url = file, url
+    def __init__(self, fetch: Callable[[int, int], bytes], size: int) -> None:
+        self._fetch, self._size = fetch, size
+        self._at = self._start = 0
+        self._block = b""
 
     def readable(self) -> bool:
         return True
@@ -182,28 +232,60 @@ class Reading(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        with _told(f"cannot read evidence at {self._url}"):
-            return bytes(self._file.read(-1 if size is None else size))
+        end = self._size if size is None or size < 0 else min(self._at + size, self._size)
+        if not self._start <= self._at <= end <= self._start + len(self._block):
+            block_end = min(max(end, self._at + BLOCK_BYTES), self._size)
+            self._start, self._block = self._at, self._fetch(self._at, block_end)
+        data = self._block[self._at - self._start : end - self._start]
+        self._at += len(data)
+        return data
 
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return int(self._file.seek(offset, whence))
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        begin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = max(0, begin + offset)
+        return self._at
 
     def tell(self) -> int:
-        return int(self._file.tell())
+        return self._at
 
-    def close(self) -> None:
-        if not self.closed:
-            self._file.close()
-        super().close()
+
+def _tag(found: Mapping[str, Any]) -> Tag:
+    return {name: found[name] for name in ("e_tag", "version") if found[name] is not None}
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
-    """Says in one line what could not be done, and why."""
+def _in_one_line(what: str) -> Iterator[None]:
+    """Raises whatever goes wrong as an EvidenceError that names what could not be done, and why."""
     try:
         yield
-    except EvidenceError:
-        raise
+    except EvidenceError as error:  # no credentials, or a process that was forked
+        raise EvidenceError(f"{what}: {error}") from None
     except Exception as error:
-        why = " ".join(str(getattr(error, "strerror", None) or error).split()) or type(error).__name__
-        raise EvidenceError(f"{what}: {why}") from None
+        raise EvidenceError(f"{what}: {reason_of(error)}") from None
+
+
+def reason_of(error: Exception) -> str:
+    """Why a request failed, in one line: what the server answered, or the system, or else obstore's own words."""
+    text, _, details = str(error).partition("\n\nDebug source:")
+    answered = re.search(r"<Message>\s*(.*?)\s*(?:\n|</Message>)", text) or re.search(r'"message":\s*"([^"]+)"', text)
+    if answered:
+        return answered[1]
+    provider = re.search(r"External \w+ credential provider: (.*)", text, re.DOTALL)
+    if provider:
+        return _one_line(provider[1])
+    server = re.search(r"Error performing \w+ (\w+://[^/\s?]+)", text)
+    place = f"{server[1]}: " if server else ""
+    if "://169.254." in place or "://metadata.google" in place:
+        place = f"no credentials in the environment, and none from {place}"
+    system = re.findall(r'message: "([^"]+)"|(failed to lookup address information[^"]*)', details)
+    if system:
+        return place + "".join(system[-1])
+    if "TimedOut" in details:
+        return f"{place}no answer in time"
+    if "Account must be specified" in text:
+        return "no storage account is named; set AZURE_STORAGE_ACCOUNT_NAME"
+    return _one_line(f"{place}{text.partition(' - ')[2] or text}" if server else text) or type(error).__name__
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()).removesuffix(":")

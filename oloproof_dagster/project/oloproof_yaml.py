@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from oloproof_dagster.evidence.objects import PACKAGES
+from oloproof_dagster.evidence.store_url import store_url
 from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, a_callable
 from oloproof_dagster.project.slice_names import parse_slice
 from oloproof_dagster.project.validation import FileModel, Misplaced
@@ -202,7 +202,7 @@ class Suite(FileModel):
     @field_validator("store")
     @classmethod
     def _place(cls, value: str | None) -> str | None:
-        return a_store(_from_environment(value)) if value else None
+        return store_url(_from_environment(value)) if value else None
 
     @field_validator("slices")
     @classmethod
@@ -211,26 +211,6 @@ class Suite(FileModel):
             if text in value[:position]:
                 raise Misplaced(f"the slice {text!r} stands twice; remove one", position)
         return value
-
-
-def a_store(url: str) -> str | None:
-    """The URL without a slash at its end, when evidence can lie there; None for no text."""
-    scheme, separator, rest = url.partition("://")
-    if not url:
-        return None
-    if not separator:
-        raise ValueError(
-            f"{shortened(url)} is no URL; leave `store` out to keep evidence in the project's folder, or write"
-            " s3://bucket/prefix, or file:///srv/evidence"
-        )
-    if scheme != "file" and scheme not in PACKAGES:
-        raise ValueError(f"no evidence is kept at {shortened(scheme)}; write one of {', '.join(PACKAGES)} and file")
-    if not re.fullmatch(r"[^\s?#*\[\]]+", rest) or (scheme == "file") != rest.startswith("/") or not rest.strip("/"):
-        example = "file:///srv/evidence" if scheme == "file" else f"{scheme}://bucket/prefix"
-        raise ValueError(f"{shortened(url)} names no place; write one such as {example}, without spaces and *?#[]")
-    if ":" in rest.partition("/")[0].rpartition("@")[0]:
-        raise ValueError("holds a password; leave it out, credentials come from the environment")
-    return url.rstrip("/")
 
 
 def slug_of(project: str) -> str:

@@ -1,12 +1,14 @@
 """Evidence on object storage: the same as in a folder, resumed after a kill, and held by one run at a time."""
 
 import json
+import multiprocessing
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -22,14 +24,17 @@ from hypothesis import strategies as st
 from oloproof_dagster import ConfigError, EvidenceError, load_project, load_run
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.local_folder import LocalFolder
-from oloproof_dagster.evidence.object_lock import RENEWALS, Holder, Lease
+from oloproof_dagster.evidence.object_client import connect
+from oloproof_dagster.evidence.object_lock import RENEWALS, Holder, ObjectLock
 from oloproof_dagster.evidence.object_parts import PUT_SECONDS, SEGMENT_BYTES
-from oloproof_dagster.evidence.objects import Objects
+from oloproof_dagster.evidence.object_store import ObjectStore
+from oloproof_dagster.evidence.objects import Objects, Tag
 from oloproof_dagster.evidence.parquet import stage
+from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.evidence.store import Busy, Store
 from oloproof_dagster.records.tables import GATE, GateRow, JSONText
 from tests.support.holding import another_holding
-from tests.support.object_storage import BUCKET, Server, relay, running_server
+from tests.support.object_storage import Server, relay, running_azurite, running_server
 from tests.support.projects import NO_FAILURE, case, rules, write_project
 from tests.support.runs import COUNTED_TILL, QUIET, TABLES, home
 from tests.support.spread import reconstructable
@@ -40,8 +45,22 @@ SUITE = {"evaluators": [{"type": "state_matches"}, RECOVERY]}
 
 @pytest.fixture(scope="module", autouse=True)
 def server() -> Iterator[Server]:
+    """S3."""
     with running_server() as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def azure() -> Iterator[Server]:
+    with running_azurite() as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=["server", "azure"], ids=["s3", "az"])
+def cloud(request: pytest.FixtureRequest) -> Server:
+    """Each server in turn."""
+    found: Server = request.getfixturevalue(request.param)
+    return found
 
 
 def till(
@@ -74,10 +93,10 @@ def gate_of(evidence: Evidence) -> list[str]:
 
 
 def test_a_run_leaves_the_same_tables_as_in_a_folder_is_reused_and_keeps_former_attempts(
-    server: Server, tmp_path: Path
+    cloud: Server, tmp_path: Path
 ) -> None:
     contents, counts = [], []
-    for name, store in (("folder", None), ("store", server.url())):
+    for name, store in (("folder", None), ("store", cloud.url())):
         root = till(tmp_path / name, store, n=12)
         with home(root) as found:
             for fresh in (False, False, True):
@@ -277,7 +296,9 @@ def test_a_store_that_goes_away_is_one_line_and_what_was_put_is_kept(server: Ser
     lines = [line for line in told.decode().splitlines() if line.startswith("oloproof: ")]
     assert process.returncode == 2, told
     assert len(lines) == 1
-    assert lines[0].startswith(f"oloproof: cannot write evidence to {load_project(root).suite.store}/v1/parts/1/")
+    store = load_project(root).suite.store
+    assert re.match(rf"oloproof: cannot (write evidence to|read evidence at) {store}/v1/", lines[0])
+    assert lines[0].endswith("Connection refused")
     assert "Traceback" not in told.decode()
     first = called(root)
     assert len(first) < 20
@@ -292,7 +313,7 @@ def test_a_bucket_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     root = till(tmp_path / "till", "s3://no-such-bucket/till")
     done = oloproof(root, "run")
     assert done.returncode == 2
-    assert done.stderr.startswith("oloproof: cannot write evidence to s3://no-such-bucket/till/v1/")
+    assert re.match("oloproof: cannot (read evidence at|write evidence to) s3://no-such-bucket/till/v1", done.stderr)
     assert done.stderr.count("\n") == 1
     assert "does not exist" in done.stderr
 
@@ -308,8 +329,74 @@ def test_a_server_that_cannot_be_reached_is_not_taken_for_one_without_evidence(t
             assert done.stderr.count("\n") == 1
 
 
-def test_what_is_no_table_is_named_by_its_url(server: Server) -> None:
+@pytest.fixture
+def no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An environment that holds none and names a folder for AWS's files, which are not there."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "aws"
+    folder.mkdir()
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
+    return folder
+
+
+def test_a_profile_gives_keys_region_and_endpoint(
+    server: Server, no_credentials: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (no_credentials / "credentials").write_text("[night]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    (no_credentials / "config").write_text(f"[profile night]\nregion = eu-west-3\nendpoint_url = {server.endpoint}\n")
+    monkeypatch.setenv("AWS_PROFILE", "night")
     evidence = server.evidence()
+    keep_gate(evidence)
+    assert gate_of(evidence) == ["ALLOW"]
+    store: Any = connect(str(evidence.root))
+    assert (store.config["region"], store.config["endpoint"]) == ("eu-west-3", server.endpoint)
+
+
+def test_a_program_that_gives_credentials_is_asked(server: Server, no_credentials: Path) -> None:
+    keys = {"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b", "SessionToken": "c"}
+    program = no_credentials / "program"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(keys)}'\n")
+    program.chmod(0o755)
+    (no_credentials / "config").write_text(f"[default]\ncredential_process = {program}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", server.endpoint)
+        evidence = server.evidence()
+        keep_gate(evidence)
+        assert gate_of(evidence) == ["ALLOW"]
+
+
+@pytest.mark.parametrize(
+    ("config", "profile", "why"),
+    [
+        ("", "", "no AWS credentials were found; set AWS_PROFILE"),
+        ("", "nobody", r"The config profile \(nobody\) could not be found"),
+        ("[default]\ncredential_process = /bin/false\n", "", "Error when retrieving credentials from custom-process"),
+        (
+            "[default]\nsso_session = x\nsso_account_id = 1\nsso_role_name = r\n"
+            "[sso-session x]\nsso_region = us-east-1\nsso_start_url = https://x.example\n",
+            "",
+            "SSO|sso",
+        ),
+    ],
+)
+def test_credentials_that_are_not_there_are_one_line(
+    server: Server, no_credentials: Path, monkeypatch: pytest.MonkeyPatch, config: str, profile: str, why: str
+) -> None:
+    (no_credentials / "config").write_text(config)
+    if profile:
+        monkeypatch.setenv("AWS_PROFILE", profile)
+    evidence = server.evidence()
+    with pytest.raises(
+        EvidenceError, match=rf"cannot read evidence at {evidence.root}/v1/attempt.json: .*{why}"
+    ) as error:
+        evidence.attempt("v1")
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_no_table_is_named_by_its_url(cloud: Server) -> None:
+    evidence = cloud.evidence()
     evidence.store.write("v1/gate.parquet", b"no table")
     with pytest.raises(EvidenceError, match=rf"{evidence.root}/v1/gate\.parquet cannot be read as Parquet"):
         list(evidence.table("gate", "v1").rows())
@@ -318,8 +405,8 @@ def test_what_is_no_table_is_named_by_its_url(server: Server) -> None:
         evidence.attempt("v1")
 
 
-def test_a_table_that_is_replaced_while_it_is_read_gives_no_mixture(server: Server) -> None:
-    evidence = server.evidence()
+def test_a_table_that_is_replaced_while_it_is_read_gives_no_mixture(cloud: Server) -> None:
+    evidence = cloud.evidence()
     keep_gate(evidence)
     with evidence.path("gate", "v1").open() as reading:
         keep_gate(evidence, "BLOCK")
@@ -327,12 +414,38 @@ def test_a_table_that_is_replaced_while_it_is_read_gives_no_mixture(server: Serv
             reading.read()
 
 
+def test_an_asset_run_loads_no_other_library_for_object_storage(tmp_path: Path) -> None:
+    root = till(tmp_path / "till", "s3://evidence/till")
+    with home(root) as found:
+        assert found.run().success
+    assert not {"s3fs", "gcsfs", "adlfs"} & set(sys.modules)
+
+
+def attempt_at(url: str) -> object:
+    return Evidence(url).attempt("v1")
+
+
+def test_a_forked_process_is_refused_and_not_left_hanging(server: Server) -> None:
+    evidence = server.evidence()
+    keep_gate(evidence)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        reading = pool.apply_async(attempt_at, [str(evidence.root)])
+        with pytest.raises(EvidenceError, match="this process was forked from one that uses object storage"):
+            reading.get(timeout=30)
+
+
 def test_a_store_that_nothing_installed_can_reach_names_the_extra(tmp_path: Path) -> None:
     root = till(tmp_path / "till", "s3://evidence/never")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "s3fs", None)
-        with pytest.raises(ConfigError, match=r"needs s3fs.*pip install 'oloproof-dagster\[s3\]'"):
+        patch.setitem(sys.modules, "boto3", None)
+        with pytest.raises(ConfigError, match=r"needs boto3, .*pip install 'oloproof-dagster\[s3\]'"):
             load_run(root)
+        patch.setitem(sys.modules, "obstore", None)
+        with pytest.raises(ConfigError, match=r"needs obstore and boto3, .*pip install 'oloproof-dagster\[s3\]'"):
+            load_run(root)
+        for url, extra in (("gs://evidence", "gs"), ("abfs://evidence", "az")):
+            with pytest.raises(ConfigError, match=rf"needs obstore, .*pip install 'oloproof-dagster\[{extra}\]'"):
+                Evidence(url)
 
 
 @pytest.mark.parametrize(
@@ -365,6 +478,8 @@ def test_a_store_is_a_url_or_nothing(written: str, read: str | None, tmp_path: P
         ("file:///", "names no place"),
         ("s3://bucket/a b", "without spaces"),
         ("s3://bucket/*", "without spaces and *"),
+        ("s3://bucket/a//b", "has an empty part"),
+        ("gs://bucket/../b", "or . or .. as one"),
         ("s3://key:secret@bucket/a", "credentials come from the environment"),
         ("${NO_SUCH_NAME}", "the environment has no NO_SUCH_NAME"),
     ],
@@ -383,8 +498,8 @@ def test_a_folder_as_a_url_is_that_folder(tmp_path: Path) -> None:
 # One run at a time
 
 
-def test_a_version_is_held_by_one_run_at_a_time_and_a_killed_one_lets_go_at_once(server: Server) -> None:
-    evidence = server.evidence()
+def test_a_version_is_held_by_one_run_at_a_time_and_a_killed_one_lets_go_at_once(cloud: Server) -> None:
+    evidence = cloud.evidence()
     with another_holding(evidence) as holder:
         told = rf"another run is executing version 'v1' at this moment \(process {holder.pid} on .*, until .* UTC"
         with pytest.raises(EvidenceError, match=told), evidence.held("v1"):
@@ -410,14 +525,37 @@ def elsewhere(until: float) -> bytes:
     return json.dumps({name: getattr(holder, name) for name in holder.__slots__}).encode()
 
 
-def test_a_lease_of_another_machine_counts_until_its_time_and_no_longer(server: Server) -> None:
-    evidence = server.evidence()
-    evidence.store.write("v1/.lock/00000007", elsewhere(time.time() + 60))
+def test_a_lock_of_another_machine_counts_until_its_time_and_no_longer(cloud: Server) -> None:
+    evidence = cloud.evidence()
+    evidence.store.write("v1/.lock.json", elsewhere(time.time() + 60))
     with pytest.raises(EvidenceError, match="process 4711 on far-away"), evidence.held("v1"):
         pass
-    evidence.store.write("v1/.lock/00000007", elsewhere(time.time() - 1))
+    evidence.store.write("v1/.lock.json", elsewhere(time.time() - 1))
     with evidence.held("v1"):
-        assert evidence.store.names("v1/.lock") == ["00000008"]
+        assert f'"pid": {os.getpid()}' in (evidence.store.read("v1/.lock.json") or b"").decode()
+    assert '"until": 0.0' in (evidence.store.read("v1/.lock.json") or b"").decode()
+
+
+@pytest.mark.parametrize("shard", [None, 2])
+def test_a_lock_of_an_earlier_release_counts_until_its_time_and_is_removed_after_it(
+    server: Server, shard: int | None
+) -> None:
+    store = server.evidence().store
+    for held in (".lock", ".lock.2"):
+        store.write(f"v1/{held}/00000009", elsewhere(time.time() - 1))
+        store.write(f"v1/{held}/00000010", elsewhere(time.time() + 60))
+        with pytest.raises(Busy, match="process 4711 on far-away"), store.held("v1", shard):
+            pass
+        store.write(f"v1/{held}/00000010", elsewhere(time.time() - 1))
+        with store.held("v1", shard):
+            assert store.names("v1") == [".lock.json" if shard is None else ".lock.2.json"]
+
+
+def test_a_lock_that_cannot_be_read_is_named_and_held_by_nobody(server: Server) -> None:
+    evidence = server.evidence()
+    evidence.store.write("v1/.lock.json", b"{}")
+    with pytest.raises(EvidenceError, match=r"v1/\.lock\.json was not written by Oloproof"), evidence.held("v1"):
+        pass
 
 
 def test_who_was_taken_over_writes_no_table_and_keeps_no_more_parts(server: Server) -> None:
@@ -426,11 +564,11 @@ def test_who_was_taken_over_writes_no_table_and_keeps_no_more_parts(server: Serv
     with suppress(EvidenceError), evidence.held("v1"):
         attempt = evidence.open_attempt("v1", fresh=False)
         parts = evidence.resume_log(attempt, "executions")
-        Objects(str(evidence.root)).write("v1/.lock/00000002", elsewhere(time.time() + 60))
-        with pytest.raises(EvidenceError, match=r"another run took over .*/v1 \(process 4711 on far-away"):
-            keep_gate(evidence, "BLOCK")
-        with pytest.raises(EvidenceError, match="took over"), parts:
+        Objects(str(evidence.root)).write("v1/.lock.json", elsewhere(time.time() + 60))
+        with pytest.raises(EvidenceError, match=r"another run took over .*/v1 \(process 4711 on far-away"), parts:
             parts.append("k", [1])
+        with pytest.raises(EvidenceError, match="took over"):
+            keep_gate(evidence, "BLOCK")
         with pytest.raises(EvidenceError, match="took over"):
             evidence.complete(attempt)
     assert gate_of(evidence) == ["ALLOW"]
@@ -439,38 +577,72 @@ def test_who_was_taken_over_writes_no_table_and_keeps_no_more_parts(server: Serv
         pass
 
 
-def test_a_lease_is_renewed_as_long_as_its_holder_lives(server: Server) -> None:
+def test_a_lock_that_was_removed_is_lost(server: Server) -> None:
+    evidence = server.evidence()
+    with evidence.held("v1"):
+        Objects(str(evidence.root)).remove("v1/.lock.json")
+        with pytest.raises(EvidenceError, match=r"took over .*/v1 \(whoever removed it\)"):
+            keep_gate(evidence)
+    assert evidence.store.read("v1/.lock.json") is None
+
+
+def test_a_lock_is_renewed_as_long_as_its_holder_lives(server: Server) -> None:
     url, seconds = server.url(), 0.8
-    lease = Lease(Objects(url), "v1/.lock", seconds=seconds)
-    lease.take()
+    lock = ObjectLock(Objects(url), "v1/.lock.json", seconds=seconds)
+    lock.acquire()
     time.sleep(2 * seconds)
     with pytest.raises(Busy):
-        Lease(Objects(url), "v1/.lock").take()
-    lease.let_go()
-    again = Lease(Objects(url), "v1/.lock")
-    again.take()
+        ObjectLock(Objects(url), "v1/.lock.json").acquire()
+    lock.release()
+    again = ObjectLock(Objects(url), "v1/.lock.json")
+    again.acquire()
     time.sleep(2 * seconds / RENEWALS)
     again.require()
     with pytest.raises(Busy):
-        lease.require()
-    again.let_go()
+        lock.require()
+    again.release()
 
 
-def test_of_many_that_begin_at_once_one_holds(server: Server) -> None:
-    for round_ in range(5):
-        url = server.url()
-        leases = [Lease(Objects(url), "v1/.lock") for _ in range(8)]
+class LostAnswers(Objects):
+    """Objects on a server whose answers to conditional puts do not arrive: each is sent again, and does not hold."""
 
-        def taken(lease: Lease) -> bool:
+    def create(self, name: str, data: bytes) -> Tag | None:
+        super().create(name, data)
+        return super().create(name, data)
+
+    def replace(self, name: str, data: bytes, tag: Tag) -> Tag | None:
+        super().replace(name, data, tag)
+        return super().replace(name, data, tag)
+
+
+def test_a_holder_whose_put_was_answered_to_nobody_knows_its_own_lock(server: Server) -> None:
+    url, seconds = server.url(), 0.8
+    for _ in range(2):
+        lock = ObjectLock(LostAnswers(url), "v1/.lock.json", seconds=seconds)
+        lock.acquire()
+        time.sleep(1.5 * seconds)
+        lock.require()
+        with pytest.raises(Busy):
+            ObjectLock(Objects(url), "v1/.lock.json").acquire()
+        lock.release()
+        assert b'"until": 0.0' in (Objects(url).read("v1/.lock.json") or b"")
+
+
+def test_of_many_that_begin_at_once_one_holds(cloud: Server) -> None:
+    url = cloud.url()
+    for round_ in range(5):  # the first creates the lock, the others take one over
+        locks = [ObjectLock(Objects(url), "v1/.lock.json") for _ in range(8)]
+
+        def taken(lock: ObjectLock) -> bool:
             with suppress(Busy):
-                lease.take()
+                lock.acquire()
                 return True
             return False
 
         with ThreadPoolExecutor(8) as pool:
-            assert sum(pool.map(taken, leases)) == 1, round_
-        for lease in leases:
-            lease.let_go()
+            assert sum(pool.map(taken, locks)) == 1, round_
+        for lock in locks:
+            lock.release()
 
 
 # The same operations, whatever the store
@@ -478,8 +650,9 @@ def test_of_many_that_begin_at_once_one_holds(server: Server) -> None:
 
 def stores(server: Server, folder: Path) -> list[Store]:
     """A folder, objects in memory, and objects on a server, all empty."""
-    url = server.url()
-    return [LocalFolder(folder), Evidence(f"memory://{url.rpartition('/')[2]}").store, Evidence(url).store]
+    from obstore.store import MemoryStore
+
+    return [LocalFolder(folder), ObjectStore(Objects("memory://a", MemoryStore())), server.evidence().store]
 
 
 def walk(store: Store, folder: str = "") -> dict[str, bytes]:
@@ -506,9 +679,9 @@ STEPS = st.lists(
 
 @settings(max_examples=25)
 @given(STEPS)
-def test_stores_agree(tmp_path_factory: pytest.TempPathFactory, server: Server, steps: list[Any]) -> None:
+def test_stores_agree(tmp_path_factory: pytest.TempPathFactory, cloud: Server, steps: list[Any]) -> None:
     model: dict[str, bytes] = {}
-    every = stores(server, tmp_path_factory.mktemp("store"))
+    every = stores(cloud, tmp_path_factory.mktemp("store"))
     for step, name, more in steps:
         if step == "copy" and (name not in model or more == name):
             continue
@@ -546,9 +719,9 @@ def test_stores_agree(tmp_path_factory: pytest.TempPathFactory, server: Server, 
 
 @settings(max_examples=20)
 @given(st.lists(st.lists(st.tuples(st.sampled_from("abcd"), st.text(max_size=5)), max_size=5), max_size=4))
-def test_parts_agree(tmp_path_factory: pytest.TempPathFactory, server: Server, writers: list[Any]) -> None:
+def test_parts_agree(tmp_path_factory: pytest.TempPathFactory, cloud: Server, writers: list[Any]) -> None:
     model: dict[str, str] = {}
-    every = stores(server, tmp_path_factory.mktemp("parts"))
+    every = stores(cloud, tmp_path_factory.mktemp("parts"))
     for records in writers:
         for store in every:
             with store.resume_log("v1/parts") as parts:
@@ -564,8 +737,8 @@ def test_parts_agree(tmp_path_factory: pytest.TempPathFactory, server: Server, w
         assert len(store.names("v1/parts")) == sum(map(bool, writers))
 
 
-def test_holds_agree(server: Server, tmp_path: Path) -> None:
-    for store in stores(server, tmp_path):
+def test_holds_agree(cloud: Server, tmp_path: Path) -> None:
+    for store in stores(cloud, tmp_path):
         with store.held("v1"), store.held("v2"):
             for shard in (None, 0):
                 with pytest.raises(Busy), store.held("v1", shard):
@@ -580,7 +753,7 @@ def test_holds_agree(server: Server, tmp_path: Path) -> None:
             pass
 
 
-# Segments
+# Parts
 
 
 def test_what_is_kept_is_put_within_a_second_though_nothing_follows(server: Server) -> None:
@@ -606,11 +779,24 @@ def test_objects_stay_few_and_none_grows_far_beyond_its_size(server: Server) -> 
         assert parts.get("44") == record
 
 
-def test_a_put_that_fails_is_told_at_the_next_record_or_at_the_end(server: Server) -> None:
-    store = Evidence(f"s3://{BUCKET}-that-is-not-there/a").store
-    with pytest.raises(EvidenceError, match="cannot write evidence to s3://"), store.resume_log("parts") as parts:
+def parts_of_a_bucket_that_is_gone() -> ResumeLog:
+    """Parts that could be read, and can be written no more."""
+    import boto3
+
+    bucket = f"bucket-{uuid.uuid4().hex}"
+    boto3.client("s3").create_bucket(Bucket=bucket)
+    parts = Evidence(f"s3://{bucket}/a").store.resume_log("parts")
+    boto3.client("s3").delete_bucket(Bucket=bucket)
+    return parts
+
+
+def test_a_put_that_fails_is_an_error_of_the_next_record_or_of_the_end() -> None:
+    with (
+        pytest.raises(EvidenceError, match="cannot write evidence to s3://"),
+        parts_of_a_bucket_that_is_gone() as parts,
+    ):
         parts.append("a", [1])
-    parts = store.resume_log("other parts")
+    parts = parts_of_a_bucket_that_is_gone()
     parts.append("a", [1])
     time.sleep(PUT_SECONDS + 2)
     with pytest.raises(EvidenceError, match="does not exist"):
@@ -619,11 +805,9 @@ def test_a_put_that_fails_is_told_at_the_next_record_or_at_the_end(server: Serve
         parts.close()
 
 
-def test_a_put_that_fails_at_the_end_does_not_hide_what_went_wrong_before(server: Server) -> None:
-    store = Evidence(f"s3://{BUCKET}-that-is-not-there/a").store
-
+def test_a_put_that_fails_at_the_end_does_not_hide_what_went_wrong_before() -> None:
     def broken() -> None:
-        with store.resume_log("parts") as parts:
+        with parts_of_a_bucket_that_is_gone() as parts:
             parts.append("a", [1])
             raise ZeroDivisionError
 

@@ -130,7 +130,7 @@ STORES = sorted(name for name in of("evidence") if re.search(r"store|local_folde
 @pytest.mark.parametrize("module", STORES)
 def test_the_place_of_evidence_keeps_files_and_never_knows_what_stands_in_them(module: str) -> None:
     assert f"{NAME}.evidence.parquet" not in imports(MODULES[module])
-    assert rooms_read_by(module) & set(LEVELS) <= {"errors", "liveness", "evidence"}
+    assert rooms_read_by(module) & set(LEVELS) <= {"errors", "wording", "liveness", "evidence"}
 
 
 def users(*packages: str) -> set[str]:
@@ -146,8 +146,10 @@ def test_only_the_outside_of_a_worker_process_knows_pebble() -> None:
     assert users("pebble") == {"workers.outside"}
 
 
-def test_only_the_object_store_knows_its_library() -> None:
-    assert users("fsspec", "obstore") <= {name for name in STORES if "object" in name}
+def test_only_the_object_store_knows_its_libraries() -> None:
+    assert users("obstore") == {"evidence.objects", "evidence.object_client"}
+    assert users("boto3", "botocore") == {"evidence.object_client"}
+    assert users("fsspec", "s3fs") == set()
 
 
 def test_the_rooms_have_no_circle_of_imports() -> None:

@@ -1,67 +1,133 @@
-"""An S3 server of the tests' own: it lives in this process, on loopback, and forgets everything with it."""
+"""Servers of object storage of the tests' own: they live on loopback and forget everything when they end."""
 
+import base64
+import hashlib
+import hmac
 import logging
+import os
+import shutil
 import socket
+import subprocess
 import threading
+import time
+import urllib.request
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from importlib.util import find_spec
 
 import pytest
 
 from oloproof_dagster.evidence.evidence import Evidence
 
 BUCKET = "evidence"
+AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+"""The key that every Azurite has."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server that takes connections on loopback, with one empty bucket."""
+    """A server that takes connections on loopback, with one empty bucket. `environment` is what leads to it."""
 
     endpoint: str
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What AWS's libraries read; failures are not repeated for long."""
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": "nobody",
-            "AWS_SECRET_ACCESS_KEY": "nothing",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_MAX_ATTEMPTS": "1",
-            "AWS_EC2_METADATA_DISABLED": "true",
-        }
+    scheme: str = "s3"
+    environment: dict[str, str] = field(default_factory=dict)
 
     def url(self) -> str:
         """A place that nothing was ever stored at."""
-        return f"s3://{BUCKET}/{uuid.uuid4().hex}"
+        return f"{self.scheme}://{BUCKET}/{uuid.uuid4().hex}"
 
     def evidence(self) -> Evidence:
         return Evidence(self.url())
 
 
+def require(found: object, what: str) -> None:
+    """Skips the test where something optional is not installed; in CI it must be."""
+    if not found:
+        assert not os.environ.get("CI"), f"{what} is not installed"
+        pytest.skip(f"{what} is not installed")
+
+
 @contextmanager
 def running_server() -> Iterator[Server]:
-    """A server, with this process's environment set to it. Without moto the test is skipped: the wheel's tests run
-    without the extras."""
-    moto = pytest.importorskip("moto.server", reason="moto is not installed")
-    fsspec = pytest.importorskip("fsspec")
+    """An S3 server, with this process's environment set to it."""
+    for package in ("moto", "boto3", "obstore"):
+        require(find_spec(package), package)
+    import boto3
+    import moto.server
+
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    running = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running = moto.server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     running.start()
     host, port = running.get_host_and_port()
-    server = Server(f"http://{host}:{port}")
+    environment = {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "nobody",
+        "AWS_SECRET_ACCESS_KEY": "nothing",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_MAX_ATTEMPTS": "1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in server.environment.items():
+        for name, value in environment.items():
             patch.setenv(name, value)
-        files = fsspec.filesystem("s3", use_listings_cache=False)
-        files.mkdir(BUCKET)
+        patch.delenv("AWS_PROFILE", raising=False)
         try:
-            yield server
+            boto3.client("s3").create_bucket(Bucket=BUCKET)
+            yield Server(f"http://{host}:{port}", environment=environment)
         finally:
-            type(files).clear_instance_cache()
             running.stop()
+
+
+@contextmanager
+def running_azurite() -> Iterator[Server]:
+    """A server of Azure's blobs, with this process's environment set to it."""
+    program = shutil.which("azurite-blob")
+    require(program, "azurite (npm)")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    options = ["--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent"]
+    command = [str(program), "--blobPort", str(port), *options]
+    endpoint = f"http://127.0.0.1:{port}/devstoreaccount1"
+    environment = {
+        "AZURE_STORAGE_ACCOUNT_NAME": "devstoreaccount1",
+        "AZURE_STORAGE_ACCOUNT_KEY": AZURITE_KEY,
+        "AZURE_STORAGE_ENDPOINT": endpoint,
+    }
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process, pytest.MonkeyPatch.context() as patch:
+        try:
+            _make_container(endpoint)
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            yield Server(endpoint, "az", environment)
+        finally:
+            process.kill()
+
+
+def _make_container(endpoint: str, seconds: float = 60) -> None:
+    """Asks for it until the server is up."""
+    date = formatdate(usegmt=True)
+    place = f"/devstoreaccount1/devstoreaccount1/{BUCKET}\nrestype:container"
+    empty = "\n" * 12
+    text = f"PUT{empty}x-ms-date:{date}\nx-ms-version:2023-11-03\n{place}"
+    digest = hmac.new(base64.b64decode(AZURITE_KEY), text.encode(), hashlib.sha256).digest()
+    headers = {
+        "x-ms-date": date,
+        "x-ms-version": "2023-11-03",
+        "Authorization": f"SharedKey devstoreaccount1:{base64.b64encode(digest).decode()}",
+    }
+    asked = urllib.request.Request(f"{endpoint}/{BUCKET}?restype=container", method="PUT", headers=headers)
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            urllib.request.urlopen(asked, timeout=10).close()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
 
 
 @contextmanager
