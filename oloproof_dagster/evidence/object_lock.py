@@ -49,6 +49,8 @@ class Holder:
         return time.time() < self.until and not gone
 
     def __str__(self) -> str:
+        if not self.until:
+            return f"process {self.pid} on {self.host}, which has let it go since"
         until = time.strftime("%H:%M:%S UTC", time.gmtime(self.until))
         return f"process {self.pid} on {self.host}, until {until} or as long as it goes on"
 

@@ -1,6 +1,6 @@
-"""Parts on object storage, where nothing can be appended: a segment is an object that is put again, longer each time.
+"""Finished work on object storage, where nothing can be appended: an object is put again, longer each time.
 
-What is finished is put within a second, together with what was finished in that second, and at the end. A segment
+What is finished is put within a second, together with what was finished in that second, and at the end. An object
 that has grown to its size is left as it is and the next one begun, so that objects stay few and no put is large.
 """
 
@@ -21,7 +21,7 @@ SEGMENT_BYTES = 1 << 20
 
 
 class ObjectResumeLog(ResumeLog):
-    """Parts below a name; what was kept before is read from copies in a folder of this machine.
+    """The finished work below a name; what was kept before is read from copies in a folder of this machine.
 
     `require` is called before each put and raises where nothing must be written any more.
     """

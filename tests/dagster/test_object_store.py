@@ -577,8 +577,12 @@ def test_who_was_taken_over_writes_no_table_and_keeps_no_more_parts(server: Serv
         pass
 
 
-def test_a_lock_that_was_removed_is_lost(server: Server) -> None:
+def test_a_lock_that_was_removed_or_is_another_ones_is_lost(server: Server) -> None:
     evidence = server.evidence()
+    with evidence.held("v1"):
+        Objects(str(evidence.root)).write("v1/.lock.json", elsewhere(0.0))
+        with pytest.raises(EvidenceError, match=r"took over .*/v1 \(process 4711 on far-away, which has let it go"):
+            keep_gate(evidence)
     with evidence.held("v1"):
         Objects(str(evidence.root)).remove("v1/.lock.json")
         with pytest.raises(EvidenceError, match=r"took over .*/v1 \(whoever removed it\)"):
