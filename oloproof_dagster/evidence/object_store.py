@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from oloproof_dagster.errors import EvidenceError
+from oloproof_dagster.evidence.object_file import ObjectFile
 from oloproof_dagster.evidence.object_lock import ObjectLock, holder_of, holder_of_numbered
 from oloproof_dagster.evidence.object_parts import ObjectResumeLog
-from oloproof_dagster.evidence.objects import ObjectFile, Objects
+from oloproof_dagster.evidence.objects import Objects
 from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.evidence.store import Busy
 
@@ -32,42 +33,53 @@ class ObjectStore:
         self._locks: list[tuple[str, ObjectLock]] = []
 
     def path(self, name: str) -> ObjectFile:
+        """The object of a name."""
         return ObjectFile(self._objects, name)
 
     def names(self, folder: str) -> list[str]:
+        """What lies directly in a folder, sorted."""
         return self._objects.names(folder)
 
     def read(self, name: str) -> bytes | None:
+        """A small object's bytes, or None."""
         return self._objects.read(name)
 
     def modified(self, name: str) -> float | None:
+        """When an object was last written, in seconds since 1970, or None."""
         return self._objects.modified(name)
 
     def write(self, name: str, data: bytes) -> None:
+        """Writes a small object, unless its folder was taken over."""
         self._require(name)
         self._objects.write(name, data)
 
     def staging(self, name: str) -> Path:
+        """A path in a folder of this process alone."""
         return _scratch(os.getpid()) / f"{uuid.uuid4().hex}-{name.rpartition('/')[2]}"
 
     def put(self, staged: Path, name: str) -> None:
+        """Puts a staged file into its place, unless its folder was taken over."""
         self._require(name)
         self._objects.upload(staged, name)
         staged.unlink()
 
     def copy(self, name: str, to: str) -> None:
+        """Keeps an object under a second name, unless its folder was taken over."""
         self._require(to)
         self._objects.copy(name, to)
 
     def remove(self, name: str) -> None:
+        """Removes an object, or all that is below the name, unless its folder was taken over."""
         self._require(name)
         self._objects.remove(name)
 
     def resume_log(self, folder: str) -> ResumeLog:
+        """The finished work that is kept below a name."""
         return ObjectResumeLog(self._objects, folder, lambda: self._require(folder))
 
     @contextmanager
     def held(self, folder: str, shard: int | None = None) -> Iterator[None]:
+        """Holds a folder, or one shard of it, by an object; see `Store.held`."""
         place = ".lock" if shard is None else f".lock.{shard}"
         lock = ObjectLock(self._objects, f"{folder}/{place}.json")
         lock.acquire()

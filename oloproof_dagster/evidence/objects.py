@@ -3,16 +3,14 @@
 Listings and sizes are asked for anew each time: other machines write here too.
 """
 
-import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from oloproof_dagster.errors import EvidenceError, writing_to
+from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.object_client import connect, require_own_process
 from oloproof_dagster.evidence.store_url import require_packages
 
@@ -20,8 +18,6 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode, UpdateVersion
     from obstore.store import ObjectStore
 
-BLOCK_BYTES = 4 << 20
-"""How far a read of a table goes ahead: a footer comes in one request, a row group in a few."""
 PIECE_BYTES = 5 << 20
 PIECES_AT_ONCE = 2
 """A large file goes out in pieces of so many bytes, of which so many are in memory at once."""
@@ -49,6 +45,7 @@ class Objects:
         return f"{self.url}/{name}" if name else self.url
 
     def names(self, folder: str) -> list[str]:
+        """What lies directly in a folder, sorted; nothing where nothing lies below it."""
         import obstore
 
         with self._reading(folder):
@@ -98,23 +95,20 @@ class Objects:
                 return None
 
     def modified(self, name: str) -> float | None:
+        """When an object was last written, in seconds since 1970; None where there is none."""
         meta = self.head(name)
         return None if meta is None else meta["last_modified"].timestamp()
 
     def exists(self, name: str) -> bool:
+        """Whether there is an object of this name."""
         return self.head(name) is not None
 
-    def open(self, name: str) -> "Reading":
-        """An object, to be read from anywhere in it; FileNotFoundError where there is none."""
-        meta = self.head(name)
-        if meta is None:
-            raise FileNotFoundError(self.at(name))
-        return Reading(lambda start, end: self.range(name, start, end, meta["e_tag"]), meta["size"])
-
     def write(self, name: str, data: bytes) -> None:
+        """Writes an object, in place of one that is there."""
         self._put(name, data, "overwrite")
 
     def upload(self, path: Path, name: str) -> None:
+        """Writes a file of this machine as an object, in place of one that is there."""
         self._put(name, path, "overwrite")
 
     def create(self, name: str, data: bytes) -> Tag | None:
@@ -126,17 +120,19 @@ class Objects:
         return self._put(name, data, cast("UpdateVersion", {**tag}))
 
     def download(self, names: Sequence[str], paths: Sequence[Path]) -> None:
-        """Objects as files of this machine, many at a time."""
+        """Writes objects to files of this machine, many at a time."""
+        import obstore
 
         def save(name: str, path: Path) -> None:
-            with writing_to(path), self.open(name) as source, path.open("wb") as target:
-                while data := source.read(BLOCK_BYTES):
+            with self._reading(name), path.open("wb") as target:
+                for data in obstore.get(self._client(), name):
                     target.write(data)
 
         with ThreadPoolExecutor(DOWNLOADS_AT_ONCE) as pool:
             list(pool.map(save, names, paths))
 
     def copy(self, name: str, to: str) -> None:
+        """Keeps an object under a second name as it is now; it must be there."""
         import obstore
 
         with self._writing(to):
@@ -184,69 +180,6 @@ class Objects:
     def _reading(self, name: str) -> Iterator[None]:
         with _in_one_line(f"cannot read evidence at {self.at(name)}"):
             yield
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectFile:
-    """One object, as readers of tables have it."""
-
-    objects: Objects
-    name: str
-
-    def __str__(self) -> str:
-        return self.objects.at(self.name)
-
-    def exists(self) -> bool:
-        return self.objects.exists(self.name)
-
-    def open(self, mode: str = "rb") -> "Reading":
-        return self.objects.open(self.name)
-
-    def end(self, n_bytes: int) -> bytes:
-        found = self.objects.end(self.name, n_bytes)
-        if found is None:
-            raise FileNotFoundError(str(self))
-        return found
-
-    def unlink(self, missing_ok: bool = False) -> None:
-        if not missing_ok and not self.exists():
-            raise FileNotFoundError(str(self))
-        self.objects.remove(self.name)
-
-    def with_name(self, name: str) -> "ObjectFile":
-        return ObjectFile(self.objects, "/".join([*self.name.split("/")[:-1], name]))
-
-
-class Reading(io.RawIOBase):
-    """An open object of known size, read a block ahead; `fetch` gives the bytes from a start to before an end."""
-
-    def __init__(self, fetch: Callable[[int, int], bytes], size: int) -> None:
-        self._fetch, self._size = fetch, size
-        self._at = self._start = 0
-        self._block = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        end = self._size if size is None or size < 0 else min(self._at + size, self._size)
-        if not self._start <= self._at <= end <= self._start + len(self._block):
-            block_end = min(max(end, self._at + BLOCK_BYTES), self._size)
-            self._start, self._block = self._at, self._fetch(self._at, block_end)
-        data = self._block[self._at - self._start : end - self._start]
-        self._at += len(data)
-        return data
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        begin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = max(0, begin + offset)
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
 
 
 def _tag(found: Mapping[str, Any]) -> Tag:
