@@ -270,6 +270,7 @@ class Services:
         return self._folder / f"{name}.log"
 
 
+@pytest.mark.slow
 def test_the_services_of_the_compose_file_execute_a_release_run(deployed: Deployed, tmp_path: Path) -> None:
     desk = tmp_path / "desk"
     shutil.copytree(EXAMPLE, desk, ignore=shutil.ignore_patterns(".oloproof", "__pycache__"))

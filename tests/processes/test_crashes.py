@@ -186,6 +186,7 @@ def require_whole_files(root: Path) -> None:
         assert set(json.loads((folder / "attempt.json").read_text())) == {"version", "number", "complete"}
 
 
+@pytest.mark.slow
 def test_a_run_killed_in_every_stage_comes_to_the_same_evidence(tmp_path: Path) -> None:
     undisturbed = written(tmp_path / "undisturbed")
     assert run(undisturbed) == (0, "")
