@@ -12,7 +12,8 @@ def _engine_alone() -> Iterator[None]:
     """Fails a test that brought Dagster in, or that waited for a process: children leave their page faults here."""
     loaded, faults = "dagster" in sys.modules, _faults_of_children()
     yield
-    assert loaded or "dagster" not in sys.modules, "Dagster was imported: the test belongs in tests/dagster"
+    brought_in = not loaded and "dagster" in sys.modules
+    assert not brought_in, "Dagster was imported: the test belongs in tests/dagster"
     assert _faults_of_children() == faults, "a process was started: the test belongs in tests/processes"
 
 

@@ -167,11 +167,3 @@ def test_the_rooms_have_no_circle_of_imports() -> None:
     for module in MODULES:
         if module != "__init__":
             visit(module, ())
-
-
-def test_every_public_name_can_be_imported_and_is_listed() -> None:
-    import oloproof
-
-    for name in oloproof_dagster.__all__:
-        assert getattr(oloproof, name) is getattr(oloproof_dagster, name)
-    assert set(oloproof_dagster.__all__) <= set(dir(oloproof_dagster))

@@ -12,7 +12,6 @@ from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.evidence import FORMER_ATTEMPTS_KEPT, Attempt, Evidence, encode_version
 from oloproof_dagster.evidence.parquet import stage
 from oloproof_dagster.records.tables import GATE, GateRow, JSONText
-from tests.support.holding import another_holding
 
 unhurried = settings(deadline=None)  # on a busy machine an example may take long
 
@@ -190,17 +189,6 @@ def test_an_attempt_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> N
         evidence.attempt("v1")
     with pytest.raises(EvidenceError, match=r"attempt\.json cannot be read"):
         evidence.versions()
-
-
-def test_a_version_is_held_by_one_run_at_a_time_and_a_killed_one_lets_go(tmp_path: Path) -> None:
-    evidence = Evidence(tmp_path)
-    with another_holding(evidence):
-        with pytest.raises(EvidenceError, match="another run is executing version 'v1'"), evidence.held("v1"):
-            pass
-        with evidence.held("v2"):
-            pass
-    with evidence.held("v1"):
-        pass
 
 
 def test_a_hold_is_let_go_when_what_it_holds_fails(tmp_path: Path) -> None:
