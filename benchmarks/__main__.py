@@ -30,8 +30,7 @@ def coverage(smoke: bool) -> Iterator[Figure]:
     """The guarded interval's errors in some cells of each group; `python -m benchmarks.coverage` takes all of them."""
     for found in simulated.smoke():
         worst = max(each.worst for each in found)
-        name = f"{found[0].cell.group}, {len(found)} simulated, times the promised errors"
-        yield name, f"{worst:.2f}", f"{simulated.LIMIT:g}"
+        yield f"{found[0].cell.group}, errors over promised", f"{worst:.2f}", f"{simulated.LIMIT:g}"
 
 
 def fixed(smoke: bool) -> Iterator[Figure]:
