@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from oloproof_dagster.digests import dump
 from oloproof_dagster.errors import EvidenceError, writing_to
-from oloproof_dagster.evidence.columns import column
 from oloproof_dagster.evidence.store import RemoteFile
 from oloproof_dagster.records.tables import Row, Table
 
@@ -91,7 +90,7 @@ class Writer(Generic[Row]):
     def _write(self) -> None:
         with writing_to(self._path):
             columns = [
-                column(values, field.type)
+                pa.array(values, type=field.type)
                 for values, field in zip(zip(*self._batch, strict=True), self._table.schema, strict=True)
             ]
             self._file.write_table(pa.Table.from_arrays(columns, schema=self._table.schema))
