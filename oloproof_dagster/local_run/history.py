@@ -1,11 +1,12 @@
-"""Dagster's run history in SQLite, as a command has it: every file is opened once.
+"""Dagster's events in SQLite, as a command has them: every file is opened once.
 
 Dagster opens and closes a file for every event, and each close makes SQLite write its log back and wait for the disk,
 some hundred times a run. Files, tables and rows are Dagster's own here too: its pages read and write the same ones at
-the same time.
+the same time. `fits` says whether the names of Dagster's that this stands on, which are not public, are there.
 """
 
 import contextlib
+import inspect
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -14,71 +15,63 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME, SqliteEventLogStorage
-from dagster._core.storage.runs.sqlite.sqlite_run_storage import SqliteRunStorage
-from dagster._core.storage.schedules.sqlite.sqlite_schedule_storage import SqliteScheduleStorage
 from dagster._serdes import ConfigurableClassData
 from filelock import FileLock
+
+from oloproof_dagster.local_run.losses import losses_raised
 
 WAIT_SECONDS = 30
 """How long one process waits for another's write, as Dagster has it."""
 
+PARAMETERS = {
+    "__init__": ["self", "base_dir", "inst_data"],
+    "_connect": ["self", "shard"],
+    "_initdb": ["self", "engine", "for_index_shard"],
+    "path_for_shard": ["self", "run_id"],
+    "has_table": ["self", "table_name"],
+    "reindex_events": ["self", "print_fn", "force"],
+    "reindex_assets": ["self", "print_fn", "force"],
+    "dispose": ["self"],
+}
+"""The methods of Dagster's class that are called or replaced here."""
 
-class HistoryLost(BaseException):
-    """The history cannot be written any more. Dagster prints every Exception that it meets there before it raises it,
-    and tries again; of this one it lets go."""
+USED = {
+    "__init__": {"_initialized_dbs", "_db_lock"},
+    "run_connection": {"_connect"},
+    "index_connection": {"_connect"},
+}
+"""What Dagster's own methods have to use for it to matter here."""
 
 
-@contextlib.contextmanager
-def _losses_told() -> Iterator[None]:
+def fits() -> bool:
+    """Whether Dagster's class is the one that `Events` was written for."""
     try:
-        yield
-    except sa.exc.OperationalError as error:
-        if any(why in str(error.orig) for why in ("disk is full", "disk I/O", "readonly")):
-            raise HistoryLost(str(error.orig)) from error
-        raise
+        methods = {name: getattr(SqliteEventLogStorage, name) for name in (*PARAMETERS, *USED)}
+        takes = all(list(inspect.signature(methods[name]).parameters) == given for name, given in PARAMETERS.items())
+        return takes and all(names <= set(methods[name].__code__.co_names) for name, names in USED.items())
+    except (AttributeError, TypeError, ValueError):
+        return False
 
 
 class Engines:
     """An engine a file, made when it is first asked for."""
 
     def __init__(self) -> None:
-        self._by_url: dict[str, sa.Engine] = {}
+        self._by_path: dict[Path, sa.Engine] = {}
 
-    def at(self, url: str) -> sa.Engine:
-        if url not in self._by_url:
+    def at(self, path: Path) -> sa.Engine:
+        if path not in self._by_path:
+            url = sa.URL.create("sqlite", database=str(path))
             arguments = {"timeout": WAIT_SECONDS, "check_same_thread": False}
             engine = sa.create_engine(url, poolclass=sa.pool.QueuePool, connect_args=arguments)
             sa.event.listen(engine, "connect", _set_up)
-            self._by_url[url] = engine
-        return self._by_url[url]
+            self._by_path[path] = engine
+        return self._by_path[path]
 
     def dispose(self) -> None:
         """Closes every file."""
-        while self._by_url:
-            self._by_url.popitem()[1].dispose()
-
-
-class Runs(SqliteRunStorage):
-    """The runs."""
-
-    def __init__(self, conn_string: str, inst_data: ConfigurableClassData | None = None) -> None:
-        self._engines = Engines()
-        super().__init__(conn_string, inst_data)
-
-    @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> Self:
-        path = Path(config_value["base_dir"], "runs.db")
-        _make(path, "instance_info", lambda: _in_one_go(path, SqliteRunStorage.from_local))
-        return cls(_url(path), inst_data)
-
-    @contextlib.contextmanager
-    def connect(self) -> Iterator[sa.Connection]:
-        with _losses_told(), self._engines.at(self._conn_string).begin() as connection:
-            yield connection
-
-    def dispose(self) -> None:
-        super().dispose()
-        self._engines.dispose()
+        while self._by_path:
+            self._by_path.popitem()[1].dispose()
 
 
 class Events(SqliteEventLogStorage):
@@ -86,12 +79,12 @@ class Events(SqliteEventLogStorage):
 
     def __init__(self, base_dir: str, inst_data: ConfigurableClassData | None = None) -> None:
         self._engines, self._tables = Engines(), set[str]()
-        index = Path(base_dir, f"{INDEX_SHARD_NAME}.db")
+        index = Path(base_dir, f"{INDEX_SHARD_NAME}.db").absolute()
 
         def make() -> None:
             super(Events, self).__init__(base_dir, inst_data)
             if not _is_made(index, "event_logs"):  # Dagster takes it for made once it is there, also half made
-                self._initdb(self._engines.at(_url(index)), for_index_shard=True)
+                self._initdb(self._engines.at(index), for_index_shard=True)
                 self.reindex_events()
                 self.reindex_assets()
 
@@ -107,12 +100,12 @@ class Events(SqliteEventLogStorage):
     def _connect(self, shard: str) -> Iterator[sa.Connection]:
         path = Path(self.path_for_shard(shard))
         with self._db_lock:
-            engine = self._engines.at(self.conn_string_for_shard(shard))
+            engine = self._engines.at(path)
             if shard not in self._initialized_dbs:
                 if not _is_made(path, "event_logs"):
                     self._initdb(engine)
                 self._initialized_dbs.add(shard)
-            with _losses_told(), engine.begin() as connection:
+            with losses_raised(), engine.begin() as connection:
                 yield connection
             if shard != INDEX_SHARD_NAME:
                 # Dagster's pages follow a run by the age of its file, and news stands in the log beside that.
@@ -120,11 +113,11 @@ class Events(SqliteEventLogStorage):
                     os.utime(path)
 
     def _initdb(self, engine: sa.Engine, for_index_shard: bool = False) -> None:
-        super()._initdb(self._engines.at(str(engine.url)), for_index_shard)
+        super()._initdb(self._engines.at(Path(str(engine.url.database))), for_index_shard)
 
     def has_table(self, table_name: str) -> bool:
         if table_name not in self._tables:
-            with self._engines.at(self.conn_string_for_shard(INDEX_SHARD_NAME)).connect() as connection:
+            with self._engines.at(Path(self.path_for_shard(INDEX_SHARD_NAME))).connect() as connection:
                 if sa.inspect(connection).has_table(table_name):
                     self._tables.add(table_name)
         return table_name in self._tables
@@ -132,20 +125,6 @@ class Events(SqliteEventLogStorage):
     def dispose(self) -> None:
         super().dispose()
         self._engines.dispose()
-
-
-class Schedules(SqliteScheduleStorage):
-    """The ticks of schedules and sensors, which a command does not read."""
-
-    @classmethod
-    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Any) -> Self:
-        path = Path(config_value["base_dir"], "schedules.db")
-        _make(path, "job_ticks", lambda: _in_one_go(path, SqliteScheduleStorage.from_local))
-        return cls(_url(path), inst_data)
-
-
-def _url(path: Path) -> str:
-    return f"sqlite:///{path.absolute()}"
 
 
 def _set_up(connection: sqlite3.Connection, _: Any) -> None:
@@ -161,13 +140,6 @@ def _make(path: Path, table: str, make: Callable[[], object]) -> None:
         with FileLock(path.with_suffix(".lock")):
             if not _is_made(path, table):
                 make()
-
-
-def _in_one_go(path: Path, make: Callable[[str], object]) -> None:
-    """Spares a file that is being made from being written back after every table."""
-    with contextlib.closing(sqlite3.connect(path, timeout=WAIT_SECONDS)) as connection:
-        _set_up(connection, None)
-        make(str(path.parent))
 
 
 def _is_made(path: Path, table: str) -> bool:

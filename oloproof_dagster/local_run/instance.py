@@ -9,6 +9,8 @@ from pathlib import Path
 import dagster as dg
 from dagster._core.instance.ref import InstanceRef
 from dagster._serdes import ConfigurableClassData
+from filelock import FileLock
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from oloproof_dagster.errors import ConfigError
@@ -28,6 +30,13 @@ run_monitoring:
   enabled: true
   free_slots_after_run_end_seconds: 5   # a killed run lets the sandbox go
 """
+
+
+SHOWN_TO_THE_END = {"DAGSTER_COMPUTE_LOG_TAIL_WAIT_AFTER_FINISH": "0.05"}
+"""How many seconds Dagster leaves the processes that show what steps print, once these have ended."""
+
+FILES = ("history/runs.db", "schedules/schedules.db")
+"""What Dagster makes of its own in a home, but for the events."""
 
 
 def dagster_home(project: Project) -> Path:
@@ -66,9 +75,11 @@ def open_instance(project: Project) -> Iterator[dg.DagsterInstance]:
         ConfigError: its folder, its dagster.yaml or its files cannot be used.
     """
     home = dagster_home(project)
-    with _environment(DAGSTER_HOME=str(home), DAGSTER_DISABLE_TELEMETRY="1"):
+    with _environment(DAGSTER_HOME=str(home), DAGSTER_DISABLE_TELEMETRY="1", **SHOWN_TO_THE_END):
         try:
-            instance = dg.DagsterInstance.from_ref(for_commands(InstanceRef.from_dir(str(home)), home))
+            ref = for_commands(InstanceRef.from_dir(str(home)), home)
+            with _made_by_one(home, ref):
+                instance = dg.DagsterInstance.from_ref(ref)
         except dg.DagsterError as error:
             raise ConfigError(f"{home / 'dagster.yaml'}: {str(error).splitlines()[0]}") from error
         except (sqlite3.Error, SQLAlchemyError, OSError) as error:
@@ -81,24 +92,48 @@ def open_instance(project: Project) -> Iterator[dg.DagsterInstance]:
 
 
 def for_commands(ref: InstanceRef, home: Path) -> InstanceRef:
-    """The same instance by quicker classes, where they are Dagster's own for a folder; others stay as configured."""
+    """The same instance with quicker events, where its storage is Dagster's own for a folder and the quicker class
+    fits it; other storage stays as configured.
+
+    Raises:
+        ConfigError: Dagster's own storage cannot be in this folder.
+    """
     default = InstanceRef.config_defaults(str(home))
-
-    def quicker(module: str, kind: str, name: str) -> ConfigurableClassData:
-        data = default[name]
-        assert data is not None
-        return ConfigurableClassData(f"oloproof_dagster.local_run.{module}", kind, data.config_yaml)
-
-    if ref.compute_logs_data == default["compute_logs"]:
-        ref = ref._replace(compute_logs_data=quicker("step_logs", "StepLogs", "compute_logs"))
-    if ref.storage_data == default["storage"]:
-        ref = ref._replace(
-            storage_data=None,
-            run_storage_data=quicker("history", "Runs", "run_storage"),
-            event_storage_data=quicker("history", "Events", "event_log_storage"),
-            schedule_storage_data=quicker("history", "Schedules", "schedule_storage"),
+    if ref.storage_data != default["storage"]:
+        return ref
+    if make_url(f"sqlite:///{home}").database != str(home):
+        raise ConfigError(
+            f"{home}: Dagster names its history's files by a URL, which this folder's name does not survive (? or %);"
+            " rename the folder, or set DAGSTER_HOME to another"
         )
-    return ref
+    if not _quicker_events_fit():
+        return ref
+    events = default["event_log_storage"]
+    assert events is not None
+    return ref._replace(
+        storage_data=None,
+        run_storage_data=default["run_storage"],
+        event_storage_data=ConfigurableClassData("oloproof_dagster.local_run.history", "Events", events.config_yaml),
+        schedule_storage_data=default["schedule_storage"],
+    )
+
+
+def _quicker_events_fit() -> bool:
+    try:
+        from oloproof_dagster.local_run import history
+    except ImportError:  # another Dagster, which has these classes elsewhere
+        return False
+    return history.fits()
+
+
+@contextmanager
+def _made_by_one(home: Path, ref: InstanceRef) -> Iterator[None]:
+    """Lets one process at a time make a history's files: of two, Dagster's own storage fails one."""
+    if ref.storage_data is not None or all((home / each).is_file() for each in FILES):
+        yield
+        return
+    with FileLock(home / "making.lock"):
+        yield
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from oloproof_dagster.assets.automation import JUDGED, SUITE, evaluation_selecti
 from oloproof_dagster.assets.stage import Names
 from oloproof_dagster.definitions import build_definitions
 from oloproof_dagster.errors import ConfigError, EvidenceError, OloproofError
-from oloproof_dagster.local_run.history import HistoryLost
+from oloproof_dagster.local_run.losses import HistoryLost, losses_raised
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.resources import EvidenceStore, SandboxResource
@@ -73,16 +73,15 @@ def materialize(
         raise ConfigError(
             f"{DEFINITIONS_FILE}: the job {job_name} cannot be built from its definitions: {str(error).splitlines()[0]}"
         ) from error
-    if current:
-        register(instance, project)
-        selection = evaluation_selection(project)
-    else:
-        selection = [names.key(table) for table in (*SUITE, *JUDGED)]
+    selection = evaluation_selection(project) if current else [names.key(table) for table in (*SUITE, *JUDGED)]
     sandbox = (definitions.resources or {}).get(names.sandbox)
     pool = names.sandbox if isinstance(sandbox, SandboxResource) and sandbox.is_shared(project) else None
-    report_killed(instance)
     try:
-        with living() as tags, taking_turns(instance, pool, tags[TAG]):
+        with losses_raised():
+            if current:
+                register(instance, project)
+            report_killed(instance)
+        with losses_raised(), living() as tags, taking_turns(instance, pool, tags[TAG]):
             result = job.execute_in_process(
                 instance=instance,
                 partition_key=version,

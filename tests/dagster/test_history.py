@@ -10,7 +10,9 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+import sqlalchemy as sa
 from dagster._core.storage.compute_log_manager import ComputeIOType
+from dagster._core.storage.event_log import SqliteEventLogStorage
 
 from oloproof_dagster import ConfigError, load_project
 from oloproof_dagster.local_run.instance import DAGSTER_YAML, dagster_home, open_instance
@@ -119,10 +121,15 @@ def test_what_is_written_survives_the_death_of_the_process_at_once(tmp_path: Pat
         other.close()
 
 
-@pytest.mark.parametrize("configured", ["storage", "compute_logs"])
+def kinds(instance: dg.DagsterInstance) -> list[type]:
+    return [type(each) for each in (instance.event_log_storage, instance.run_storage, instance.compute_log_manager)]
+
+
+@pytest.mark.parametrize("configured", ["nothing", "storage", "compute_logs"])
 def test_what_dagster_yaml_configures_is_left_as_it_is(configured: str, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     lines = {
+        "nothing": "",
         "storage": f"storage:\n  sqlite:\n    base_dir: {elsewhere}\n",
         "compute_logs": "compute_logs:\n  module: dagster._core.storage.noop_compute_log_manager\n"
         "  class: NoOpComputeLogManager\n",
@@ -131,12 +138,34 @@ def test_what_dagster_yaml_configures_is_left_as_it_is(configured: str, tmp_path
     home = dagster_home(project)
     (home / "dagster.yaml").write_text(DAGSTER_YAML + lines[configured])
     with open_instance(project) as ours, as_dagster_opens_it(project) as dagsters:
-        kinds = [
-            (type(each.event_log_storage), type(each.run_storage), type(each.compute_log_manager))
-            for each in (ours, dagsters)
-        ]
-    same = [ours is dagsters for ours, dagsters in zip(*kinds, strict=True)]
-    assert same == ([True, True, False] if configured == "storage" else [False, False, True])
+        same = [one is other for one, other in zip(kinds(ours), kinds(dagsters), strict=True)]
+    assert same == [configured == "storage", True, True]
+
+
+def test_a_dagster_of_other_private_names_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = SqliteEventLogStorage._connect
+    monkeypatch.setattr(SqliteEventLogStorage, "_connect", lambda self, shard_name: connect(self, shard_name))
+    root = write_project(tmp_path, release=rules(NO_FAILURE))
+    made = run(root)
+    project = load_project(root)
+    with open_instance(project) as ours, as_dagster_opens_it(project) as dagsters:
+        assert kinds(ours) == kinds(dagsters)
+        assert ours.get_runs(limit=1)[0].run_id == made.run_id
+
+
+@pytest.mark.parametrize("name", ["a?b", "a%20b"])
+def test_a_folder_whose_name_no_url_holds_is_refused_and_works_with_a_home_elsewhere(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_project(tmp_path / name, release=rules(NO_FAILURE))
+    if sa.make_url(f"sqlite:///{root}").database != str(root):  # before SQLAlchemy 2.1 a % is no escape
+        with pytest.raises(ConfigError, match=r"rename the folder, or set DAGSTER_HOME"):
+            run(root)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    assert run(root).status == dg.DagsterRunStatus.SUCCESS
 
 
 def test_a_run_writes_a_bounded_number_of_events_whatever_the_number_of_cases(tmp_path: Path) -> None:
@@ -161,8 +190,10 @@ def test_what_a_system_prints_stands_where_dagsters_pages_look_for_it(tmp_path: 
 """,
     )
     root = write_project(tmp_path, cases=[case(1)], app=app, release=rules(NO_FAILURE))
-    made = run(root)
+    command = [sys.executable, "-m", "oloproof_dagster.cli", "run", "--project", str(root)]
+    subprocess.run(command, check=True, capture_output=True)
     with as_dagster_opens_it(load_project(root)) as instance:
+        (made,) = instance.get_runs()
         (captured,) = (
             event.dagster_event.logs_captured_data
             for event in instance.all_logs(made.run_id, of_type=dg.DagsterEventType.LOGS_CAPTURED)

@@ -233,7 +233,8 @@ def mounted(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
     try:
         yield lambda options: subprocess.run(["mount", "-o", f"remount,{options}", str(folder)], check=True)
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        # Lazily: pyarrow's threads let go of a file some moments after this process has read it.
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 FULL = {
@@ -250,7 +251,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path, folder: str, 
         code, stderr = run(root)
         assert (code, stderr.count("\n")) == (2, 1), stderr
         assert stderr.startswith("oloproof: cannot write ")
-        assert "No space left" in stderr or "disk is full" in stderr
+        assert any(reason in stderr for reason in ("No space left", "disk is full", "disk I/O error"))
         calls, replays = progress(root)
         remount("size=100m")
         assert run(root) == (0, "")
