@@ -2,11 +2,14 @@
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+
+from oloproof_dagster.cli.channel import to_parent
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -15,7 +18,8 @@ def cli() -> None:
     """Release gates for tool-calling agents: the world after each case against the world as it should be.
 
     Exit codes of `run`: 0 ALLOW or WARN, 1 blocked by a FAIL, 2 wrong configuration or usage,
-    3 INSUFFICIENT_EVIDENCE, 4 MANUAL_REVIEW, 5 partial run, 70 internal error, 130 interrupted.
+    3 INSUFFICIENT_EVIDENCE, 4 MANUAL_REVIEW, 5 partial run, 70 internal error, 129 hung up, 130 interrupted,
+    143 terminated.
     """
 
 
@@ -27,7 +31,10 @@ def command(name: str | None = None, *, group: click.Group = cli) -> Callable[[C
         def loaded(project: Path, debug: bool, **options: Any) -> Any:
             from oloproof_dagster.project.project import load_project
 
-            return function(load_project(project), **options)
+            try:
+                return function(load_project(project), **options)
+            except KeyboardInterrupt:
+                raise click.Abort from None  # click itself would print an empty line
 
         with_options = click.option("--debug", is_flag=True, help="Show the traceback of an error.")(loaded)
         with_options = click.option(
@@ -50,10 +57,13 @@ def print_json(document: Any) -> None:
 
     from oloproof_dagster.digests import integers_of_any_size
 
+    parent = to_parent()
+    stream = sys.stdout if parent is None else parent.answers
+    is_unicode = (getattr(stream, "encoding", None) or "utf-8").lower().startswith("utf")
     with integers_of_any_size():
-        text = json.dumps(document, ensure_ascii=False, indent=2)
+        text = json.dumps(document, ensure_ascii=not is_unicode, indent=2)
     try:
-        click.echo(text)
+        click.echo(text, file=stream)
     except BrokenPipeError:
         raise BrokenPipeError from None  # with its number click would end with 1, which reads as a FAIL
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from oloproof_dagster.cli.channel import to_parent
 from oloproof_dagster.digests import integers_of_any_size
 from oloproof_dagster.wording import counted
 
@@ -20,8 +21,11 @@ STATUSES = {"passed": "green", "failed": "bold red", "missing": "yellow", "not_a
 
 
 def printer(*, stderr: bool = False) -> Console:
-    """A console on stdout, or on stderr."""
-    return _Console(stderr=stderr, highlight=False, soft_wrap=False)
+    """A console on stdout, or on stderr; in a child process on the stdout of its parent."""
+    parent = to_parent()
+    if parent is None or stderr:
+        return _Console(stderr=stderr, highlight=False, soft_wrap=False)
+    return _Console(file=parent.answers, width=parent.terms.columns, highlight=False, soft_wrap=False)
 
 
 class _Console(Console):

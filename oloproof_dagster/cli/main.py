@@ -4,60 +4,94 @@ import contextlib
 import gc
 import os
 import sys
+from collections.abc import Sequence
 
 import click
 
 from oloproof_dagster.cli import commands as commands  # registers them
-from oloproof_dagster.cli.command import cli, print_error
+from oloproof_dagster.cli.command import cli as cli
+from oloproof_dagster.cli.command import print_error
+from oloproof_dagster.cli.exit_codes import BROKEN_PIPE, CRASH, INTERRUPTED, USAGE
 from oloproof_dagster.cli.labels import labels
-from oloproof_dagster.cli.terminal import end_in_time
 from oloproof_dagster.errors import OloproofError
 
-USAGE, CRASH, INTERRUPTED, BROKEN_PIPE = 2, 70, 130, 141
+IN_A_CHILD = ("run", "check")
+"""The commands whose exit code is to hold whatever the user's code, which they run, does to its process."""
+
 cli.add_command(labels)
 
 
 def program() -> None:
-    """The command line as a process of its own, which imports much and ends soon.
+    """The command line as a process of its own; the commands that run a user's code do it in a child process.
 
-    Searching what is imported for garbage, a dozen times while importing and once more at the end, would take a third
-    of a small run. It is put off until the user's system runs, and left out where none does.
+    What is imported is never searched for garbage: this process ends soon, or waits for its child.
     """
     gc.disable()
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in IN_A_CHILD and not {"--help", "-h"} & set(arguments):
+        from oloproof_dagster.cli.parent import supervise
+
+        code = supervise(arguments)
+    else:
+        code = answered(arguments)
     try:
-        main()
-    except SystemExit as ending:
-        end_in_time(ending.code if isinstance(ending.code, int) else 0)
-        raise
-    finally:
-        if not gc.isenabled():
-            gc.freeze()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except OSError:  # Python would try to write the rest once more, and end with a code of its own
+        os._exit(code)
+    gc.freeze()
+    sys.exit(code)
 
 
 def main() -> None:
-    """Runs the command line and exits with its code; a user's mistake is one line on stderr."""
-    debug = "--debug" in sys.argv
+    """Runs the command line in this process and exits with its code."""
+    sys.exit(answered(sys.argv[1:]))
+
+
+def answered(arguments: Sequence[str]) -> int:
+    """The exit code of a command that runs in this process; an interrupt is one line on stderr."""
+    code = outcome(arguments)
+    if code == INTERRUPTED:
+        print_error("interrupted; what was finished is kept, run again to go on")
+    return code
+
+
+def outcome(arguments: Sequence[str]) -> int:
+    """The exit code of a command; a user's mistake is one line on stderr.
+
+    Raises:
+        Exception: with --debug, what is that line otherwise.
+    """
+    debug = "--debug" in arguments
     try:
-        code = cli(standalone_mode=False, prog_name="oloproof")
+        code = cli(list(arguments), standalone_mode=False, prog_name="oloproof")
     except click.ClickException as error:
         code = USAGE
         with contextlib.suppress(OSError, ValueError):
             error.show()
     except (click.Abort, KeyboardInterrupt):
         code = INTERRUPTED
-        print_error("interrupted; what was finished is kept, run again to go on")
     except OloproofError as error:
         if debug:
             raise
         code = USAGE
         print_error(f"oloproof: {error}")
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader of our output has gone; nothing more to say
-        code = BROKEN_PIPE
+        code = BROKEN_PIPE  # the reader of our output has gone; nothing more to say
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # click's own way of saying so
+            return BROKEN_PIPE
+        if debug:
+            raise RuntimeError(f"the project's code raised SystemExit: {error.code}") from error
+        code = CRASH
+        print_error(
+            f"oloproof: the project's code ended the process with SystemExit: {error.code} (--debug shows more)"
+        )
     except Exception as error:
         if debug:
             raise
         first = str(error).splitlines()[0] if str(error) else ""
         code = CRASH
         print_error(f"oloproof: internal error: {type(error).__name__}: {first} (--debug shows more)")
-    sys.exit(code if isinstance(code, int) else 0)
+    return code if isinstance(code, int) else 0

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from oloproof_dagster.collector import seldom_collected
 from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.criterion import Criterion, build
 from oloproof_dagster.evidence.parquet import Index, Stored
@@ -58,7 +57,7 @@ class Judgment:
 
     def verdicts(self, criteria: tuple[Criterion, ...]) -> Iterator[VerdictRow]:
         """A row for each case, trial and criterion, in the suite's order; memory holds a case and its source."""
-        with INTERRUPTS.watched(), seldom_collected():
+        with INTERRUPTS.watched():
             for evidence in self.cases(self._suite.rows()):
                 if evidence.execution is None:
                     self.n_unreached += 1

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from oloproof_dagster.collector import seldom_collected
 from oloproof_dagster.evidence.evidence import Attempt, Evidence, ResumeKind
 from oloproof_dagster.evidence.parquet import Index, Staged, Stored, writing
 from oloproof_dagster.execution.execute import Counts, PassOptions, RecordedExecutions, execute
@@ -259,6 +258,6 @@ def write_tables(
 @contextmanager
 def _timed(counts: Counts) -> Iterator[None]:
     start = time.perf_counter()
-    with INTERRUPTS.watched(), seldom_collected():
+    with INTERRUPTS.watched():
         yield
     counts.seconds = time.perf_counter() - start

@@ -1,6 +1,7 @@
 """Tells a person's interrupt from one that the system under test raises by itself."""
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,41 +16,36 @@ class Interrupts:
     """
 
     def __init__(self) -> None:
-        self._watching = self._noticed = self._is_worker = False
+        self._watching = self._noticed = self._stopping = self._is_worker = False
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Notices interrupts; what handled them before still does, and no handler of the system's own instead."""
+        """Notices interrupts; what handled them before still does, and does so again afterwards.
+
+        Where the process ignores them, nobody can interrupt it, and every KeyboardInterrupt is the system's own.
+        """
         former = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is not threading.main_thread() or not callable(former):
+        if threading.current_thread() is not threading.main_thread() or former is None:
             yield
             return
 
         def notice(number: int, frame: Any) -> None:
             self._noticed = True
-            former(number, frame)
+            if callable(former):
+                former(number, frame)
 
-        theirs: Any = signal.default_int_handler
-        install = signal.signal
-
-        def keep_ours(number: int, handler: Any) -> Any:
-            nonlocal theirs
-            in_main = threading.current_thread() is threading.main_thread()
-            if number != signal.SIGINT or not in_main or not self._watching:  # it may be kept beyond this block
-                return install(number, handler)
-            before, theirs = theirs, handler
-            return before
-
-        install(signal.SIGINT, notice)
-        signal.signal = keep_ours  # type: ignore[assignment]
+        if callable(former):
+            signal.signal(signal.SIGINT, notice)
         self._watching, self._noticed = True, False
         try:
             yield
         finally:
             self._watching = self._noticed = False
-            signal.signal = install
-            if signal.getsignal(signal.SIGINT) is notice:
-                install(signal.SIGINT, former)
+            signal.signal(signal.SIGINT, former)
+
+    def stop(self) -> None:
+        """Ends the run at its next step whatever the system does with the signal: the process is to end."""
+        self._stopping = True
 
     def none_are_expected(self) -> None:
         """Whatever foreign code lets through is the system's own: this process is a worker, which nobody interrupts."""
@@ -60,13 +56,20 @@ class Interrupts:
         if self._is_worker:
             return False
         if isinstance(error, KeyboardInterrupt):
-            return self._noticed or not self._watching
-        return type(error).__name__ == "DagsterExecutionInterruptedError"
+            return self._noticed or self._stopping or not self._watching
+        return _is_dagsters(error)
 
     def insist(self) -> None:
         """Raises KeyboardInterrupt where a person wished to stop and foreign code made something else of it."""
-        if self._noticed:
+        if self._noticed or self._stopping:
             raise KeyboardInterrupt
+
+
+def _is_dagsters(error: BaseException) -> bool:
+    """Whether an exception is the one by which Dagster ends a step; a system's own class may bear the same name."""
+    dagster = sys.modules.get("dagster")
+    interrupted = getattr(dagster, "DagsterExecutionInterruptedError", None)
+    return interrupted is not None and isinstance(error, interrupted)
 
 
 INTERRUPTS = Interrupts()

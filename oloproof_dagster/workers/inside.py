@@ -70,6 +70,7 @@ def begin(packed: Packed, place: Place, begun: Any, steering: Connection, output
     _end_with_the_run()
     os.environ.clear()
     os.environ.update(place.environment | {INDEX: str(place.index), MARK: place.mark})
+    # A process of the fork server has the server's own streams: there is no other way to give it others.
     for descriptor in (1, 2):
         os.dup2(output.fileno(), descriptor)
     output.close()

@@ -163,9 +163,10 @@ def test_the_attributes_of_a_case_view_are_listed() -> None:
 
 
 def test_the_exit_codes_are_all_there_are() -> None:
-    from oloproof_dagster.cli.main import BROKEN_PIPE, CRASH, INTERRUPTED, USAGE
+    from oloproof_dagster.cli.exit_codes import BROKEN_PIPE, CRASH, HUNG_UP, INTERRUPTED, TERMINATED, USAGE
 
-    assert {int(code) for code in column("exit codes")} == VERDICTS | {USAGE, CRASH, INTERRUPTED, BROKEN_PIPE}
+    own = {USAGE, CRASH, BROKEN_PIPE, HUNG_UP, INTERRUPTED, TERMINATED}
+    assert {int(code) for code in column("exit codes")} == VERDICTS | own
 
 
 COUNTED_BY_REASON = (".missing", ".excluded")

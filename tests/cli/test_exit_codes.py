@@ -137,13 +137,13 @@ def test_a_killed_run_loses_no_finished_case_and_is_no_run_under_way(oloproof: C
     process = subprocess.Popen(
         [sys.executable, "-m", "oloproof_dagster.cli", "run", "--project", str(root)],
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         cwd=root,
     )
     noted = root / "calls"
     until(lambda: noted.exists() and len(noted.read_text().split()) >= 5, why=process.poll)
     process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.communicate()  # until the child that makes the run is gone too
     before = calls(root)
     assert 5 <= len(before) < len(ids)
 
@@ -173,16 +173,6 @@ def test_an_interrupted_run_is_never_shown_as_one_without_failures(
     answer = oloproof("inspect", "--project", root)
     assert "did not finish: 1 of 3 executions are made and no verdict is reached" in answer.err
     assert "0 of 3 cases have no failed and no missing verdict" in answer.out
-
-
-def test_a_system_that_ends_the_process_never_ends_it_green(tmp_path: Path) -> None:
-    leaving = COUNTED_TILL.replace('note("calls")\n', 'note("calls")\n        import os; os._exit(0)\n')
-    root = write_project(tmp_path, app=leaving, release=rules(NO_FAILURE))
-    done = subprocess.run(
-        [sys.executable, "-m", "oloproof_dagster.cli", "run", "--project", root], capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout) == (70, "")
-    assert "os._exit" in done.stderr
 
 
 def test_a_reader_that_has_gone_away_looks_like_no_verdict(tmp_path: Path, in_shared_home: None) -> None:

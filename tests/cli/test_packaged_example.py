@@ -2,10 +2,7 @@
 
 import csv
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from oloproof_dagster import load_run
-from tests.support.command import EXAMPLE, Answer, Command, assert_one_line
+from tests.support.command import EXAMPLE, Answer, Command, assert_one_line, in_a_process
 from tests.support.runs import TABLES
 
 
@@ -30,17 +27,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def blocked(desk: Path) -> Answer:
-    """The first run of the example, in a process of its own."""
-    environment = {key: value for key, value in os.environ.items() if key not in ("DAGSTER_HOME", "OLOPROOF_PROJECT")}
-    done = subprocess.run(
-        [sys.executable, "-m", "oloproof_dagster.cli", "run", "--json", "--project", str(desk)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=desk,  # and not where a folder of the package's name might lie
-        env=environment,
-    )
-    return Answer(done.returncode, done.stdout, done.stderr)
+    """The first run of the example; not where a folder of the package's name might lie."""
+    return in_a_process("run", "--json", "--project", desk, cwd=desk)
 
 
 RELEASE_RUN: dict[str, Any] = {
@@ -250,7 +238,7 @@ def test_the_mended_agent_is_allowed_and_the_old_version_can_be_decided_again(
     shutil.copytree(desk, root)
     text = (root / "oloproof.yaml").read_text()
     (root / "oloproof.yaml").write_text(text.replace(": scripted-1", ": scripted-2").replace("app:desk", "mended:desk"))
-    mended = oloproof("run", "--json", "--project", root)
+    mended = in_a_process("run", "--json", "--project", root)
     assert mended.code == 0
     assert mended.document["gate"] == {"action": "ALLOW", "exit_code": 0, "reasons": []}
     assert mended.document["cache"]["executions"] == {"hit": 0, "miss": 72}

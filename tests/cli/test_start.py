@@ -12,7 +12,7 @@ import pytest
 
 from oloproof_dagster import ConfigError
 from oloproof_dagster.cli.main import main
-from tests.support.command import EXAMPLE, Command, assert_one_line, calls
+from tests.support.command import EXAMPLE, Command, assert_one_line, calls, in_a_process
 from tests.support.projects import NO_FAILURE, case, rules, write_project
 from tests.support.runs import COUNTED_TILL
 
@@ -104,9 +104,9 @@ def test_a_project_is_written_around_a_system_and_checked(
     assert not (tmp_path / ".oloproof" / "evidence").exists()
 
 
-def test_check_says_what_is_missing_and_exits_with_1(oloproof: Command, tmp_path: Path) -> None:
+def test_check_says_what_is_missing_and_exits_with_1(tmp_path: Path) -> None:
     root = write_project(tmp_path, app="def till(request):\n    print('noise')\n    return {'answer': 'added'}\n")
-    answer = oloproof("check", "--project", root)
+    answer = in_a_process("check", "--project", root)
     assert answer.code == 1
     assert "state_matches" in answer.out
     assert "noise" not in answer.out

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import psutil
 import pytest
 
 from oloproof_dagster.errors import ConfigError
@@ -157,11 +158,13 @@ def n_kept(root: Path) -> int:
 
 
 def peak_kilobytes(pid: int) -> int:
-    """The most memory that a process has had so far; its rusage would begin with that of the process it was forked
-    from."""
+    """The most memory that a command or the child that makes its run has had so far; its rusage would begin with that
+    of the process it was forked from."""
     try:
-        return int(re.findall(r"VmHWM:\s+(\d+)", Path(f"/proc/{pid}/status").read_text("ascii"))[0])
-    except (OSError, IndexError):  # it has ended
+        processes = [pid, *(each.pid for each in psutil.Process(pid).children())]
+        texts = [Path(f"/proc/{each}/status").read_text("ascii") for each in processes]
+        return max(int(re.findall(r"VmHWM:\s+(\d+)", text)[0]) for text in texts)
+    except (OSError, IndexError, psutil.Error):  # it has ended
         return 0
 
 

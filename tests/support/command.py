@@ -1,6 +1,9 @@
-"""The command line in this process: what a command answers, and the files that its tests run it on."""
+"""The command line in this process and in its own: what a command answers, and the files its tests run it on."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,21 +11,9 @@ from typing import Any
 
 import oloproof_dagster
 from tests.support.projects import case
-from tests.support.runs import COUNTED_TILL
 
 EXAMPLE = Path(oloproof_dagster.__file__).parent / "examples" / "stateful_agent"
 WRONG = case(2, expected={"state": {"balance": 7, "other": "untouched"}})
-NOISY = COUNTED_TILL.replace(
-    'note("calls")\n',
-    """note("calls")
-        import os, subprocess, sys
-        print("printed")
-        sys.__stdout__.write("written")
-        os.write(1, b"straight to the descriptor")
-        subprocess.run(["echo", "from a child"], check=True)
-        print("warned", file=sys.stderr)
-""",
-)
 
 
 @dataclass
@@ -39,6 +30,20 @@ class Answer:
 
 
 Command = Callable[..., Answer]
+
+
+def in_a_process(*arguments: str | Path, cwd: Path | None = None) -> Answer:
+    """Runs a command as a person does; what the agent prints never reaches its stdout."""
+    environment = {key: value for key, value in os.environ.items() if key not in ("DAGSTER_HOME", "OLOPROOF_PROJECT")}
+    done = subprocess.run(
+        [sys.executable, "-m", "oloproof_dagster.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=cwd,
+        env=environment,
+    )
+    return Answer(done.returncode, done.stdout, done.stderr)
 
 
 def calls(root: Path) -> list[str]:
