@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.assets.passes import PassRun
+from oloproof_dagster.assets.pass_run import PassRun
 from oloproof_dagster.assets.shards import Sharded, in_one_step, over_steps
 from oloproof_dagster.assets.stage import Names
 from oloproof_dagster.digests import digest

@@ -12,7 +12,7 @@ from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.assets.passes import PassRun
+from oloproof_dagster.assets.pass_run import PassRun
 from oloproof_dagster.assets.stage import READER, Names
 from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.execution.plan import PassPlan, ShardPlan, ShardResult, plan_shards

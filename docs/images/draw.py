@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from oloproof_dagster import load_run
-from oloproof_dagster.cli.console import print_release_run
+from oloproof_dagster.cli.gate_view import print_release_run
 from oloproof_dagster.report.documents import release_run
 
 

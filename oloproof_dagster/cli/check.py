@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from oloproof_dagster.evaluators.fault import Target, target
+from oloproof_dagster.evaluators.replay_validity import Target, target
 from oloproof_dagster.project.evaluator_keys import MetamorphicRelation, StateMatches, StateUnchanged
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project

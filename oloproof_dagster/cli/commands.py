@@ -40,7 +40,8 @@ def run(
       oloproof run
       oloproof run --json | jq .gate
     """
-    from oloproof_dagster.cli.console import print_release_run, printer
+    from oloproof_dagster.cli.console import printer
+    from oloproof_dagster.cli.gate_view import print_release_run
     from oloproof_dagster.local_run.instance import open_instance
     from oloproof_dagster.local_run.release_run import materialize
     from oloproof_dagster.project.evidence_place import evidence_of

@@ -1,7 +1,7 @@
 """Recovery: what the agent did after one of its calls failed. It says what, never why."""
 
 from oloproof_dagster.evaluators.case import CaseEvidence
-from oloproof_dagster.evaluators.fault import RESUME, Target, fault_step, target
+from oloproof_dagster.evaluators.replay_validity import RESUME, Target, fault_step, target
 from oloproof_dagster.evaluators.verdict import Verdict, failed, missing, not_applicable, passed
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
 from oloproof_dagster.records.reasons import VerdictReason

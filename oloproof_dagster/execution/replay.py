@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.evaluators.fault import RESUME, Target, target, why_control_is_discarded, why_fault_is_discarded
+from oloproof_dagster.evaluators.replay_validity import (
+    RESUME,
+    Target,
+    target,
+    why_control_is_discarded,
+    why_fault_is_discarded,
+)
 from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.execution.execute import Counts, PassOptions

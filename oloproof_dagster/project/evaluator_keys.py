@@ -8,8 +8,8 @@ from pydantic import Field, field_validator, model_validator
 
 from oloproof_dagster.project.validation import FileModel, Misplaced
 from oloproof_dagster.records.comparison import Mode, decimal_of
+from oloproof_dagster.records.faults import Fault
 from oloproof_dagster.records.paths import parse_path
-from oloproof_dagster.records.replay_change import Fault
 from oloproof_dagster.wording import shortened
 
 Relation = Literal["same_output", "same_actions", "same_state"]

@@ -4,16 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from oloproof_dagster.digests import dump
-
-Fault = Literal["error", "timeout", "malformed"]
-
-
-FAULT_RESULTS: dict[Fault, dict[str, str]] = {
-    "error": {"error": "internal error"},
-    "timeout": {"error": "timeout"},
-    "malformed": {"raw": '{"status": '},
-}
-"""What the agent sees instead of the call's result; plain on purpose, nothing in it says that this is a test."""
+from oloproof_dagster.records.faults import FAULT_RESULTS, Fault
 
 
 @dataclass(frozen=True, slots=True)

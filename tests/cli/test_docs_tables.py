@@ -23,17 +23,12 @@ from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records import trajectory
+from oloproof_dagster.records.faults import FAULT_RESULTS
 from oloproof_dagster.records.reasons import DecisionReason, GateReason, VerdictReason
-from oloproof_dagster.records.replay_change import FAULT_RESULTS
 from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.report.documents import DECISION, METRIC, SLICE
 from oloproof_dagster.suite.cases import KEYS
-from tests.support.pages import (
-    REFERENCE,
-    VERDICTS,
-    table,
-    tables,
-)
+from tests.support.pages import REFERENCE, VERDICTS, table, tables
 from tests.support.reader import forget_modules, oloproof
 
 

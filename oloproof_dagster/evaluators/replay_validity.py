@@ -1,4 +1,4 @@
-"""One fault replay, as rules: which call fails, where the replay starts, and whether it tells anything.
+"""The recordings of a fault replay, as rules: which call fails, where the replay starts, and whether it can be judged.
 
 Pure functions over recordings; `replay` makes the replays, `evaluators.recovery` reads them.
 """
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
 from oloproof_dagster.records.comparison import json_equal
+from oloproof_dagster.records.faults import FAULT_RESULTS
 from oloproof_dagster.records.reasons import VerdictReason
-from oloproof_dagster.records.replay_change import FAULT_RESULTS, ReplayChange
+from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory
 
 RESUME = ReplayChange()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oloproof_dagster.evaluators.fault import (
+from oloproof_dagster.evaluators.replay_validity import (
     Target,
     fault_step,
     target,
@@ -12,8 +12,9 @@ from oloproof_dagster.evaluators.fault import (
     why_fault_is_discarded,
 )
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
+from oloproof_dagster.records.faults import FAULT_RESULTS, Fault
 from oloproof_dagster.records.reasons import VerdictReason
-from oloproof_dagster.records.replay_change import FAULT_RESULTS, Fault, ReplayChange
+from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, splice
 
 ERROR = FAULT_RESULTS["error"]

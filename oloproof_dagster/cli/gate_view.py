@@ -1,0 +1,120 @@
+"""The Gate in the terminal: the decisions with their bars, metrics, slices, and what the run reused."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from oloproof_dagster.cli.console import ACTIONS, heading, plain, table
+from oloproof_dagster.wording import counted
+
+STATES = {"PASS": "green", "FAIL": "bold red", "INSUFFICIENT_EVIDENCE": "yellow", "MANUAL_REVIEW": "magenta"}
+
+
+def rate(row: dict[str, Any]) -> str:
+    """`23/24` with what is missing; an estimate stands only where something was observed."""
+    missing = f" +{row['n_missing']} missing" if row["n_missing"] else ""
+    return f"{row['n_passed']}/{row['n_observed']}{missing}"
+
+
+def interval(row: dict[str, Any]) -> str:
+    """`0.858 to 1.000`; empty where nothing was estimated."""
+    if row["lower"] is None or row["upper"] is None:
+        return "no interval"
+    return f"{row['lower']:.3f} to {row['upper']:.3f}"
+
+
+def bar(row: dict[str, Any]) -> str:
+    """The rule's bar as release.yaml has it."""
+    direction = "max_failures" if row["direction"] == "count" else row["direction"]
+    return f"{direction} {row['threshold']:g}"
+
+
+def print_release_run(console: Console, document: dict[str, Any]) -> None:
+    """A whole release_run/v1 document, the Gate last, where the eye lands."""
+    suite, system, cache = document["suite"], document["system"], document["cache"]
+    console.print(
+        Text.assemble(
+            (document["project"], "bold"),
+            "  ",
+            plain(system["version"]),
+            (
+                f"   {counted(suite['source_cases'], 'case')}, {suite['cases']} with their transformed copies,"
+                f" {counted(suite['clusters'], 'cluster')}",
+                "dim",
+            ),
+        )
+    )
+    console.print(
+        Text(
+            f"executed {cache['executions']['miss']} ({cache['executions']['hit']} from evidence),"
+            f" replayed {cache['replays']['miss']} ({cache['replays']['hit']} from evidence)",
+            style="dim",
+        )
+    )
+    if document["slices"]:
+        print_slices(console, document["slices"])
+    decided = {row["metric"] for row in document["decisions"]}
+    others = [row for row in document["metrics"] if row["metric"] not in decided]
+    if others:
+        print_metrics(console, others, "Measured, no rule reads it" if document["gate"] else "Measured")
+    if document["gate"] is None:
+        console.print("There is no release.yaml: this run measured and decided nothing.")
+        return
+    print_decisions(console, document["decisions"])
+    gate = document["gate"]
+    reasons = f"  {', '.join(gate['reasons'])}" if gate["reasons"] else ""
+    console.print()
+    console.print(
+        Text.assemble(
+            "Gate: ", (gate["action"], ACTIONS[gate["action"]]), reasons, (f"   exit code {gate['exit_code']}", "dim")
+        )
+    )
+
+
+def print_decisions(console: Console, decisions: Sequence[dict[str, Any]]) -> None:
+    """A row a rule; under the table, why the others did not pass and what would decide the undecided ones."""
+    wide = console.width >= 120
+    heading(console, "Rules")
+    rows = table("rule", "state", "bar", "passed", "interval", *(("criterion", "why") if wide else ()))
+    for row in decisions:
+        extra = (Text(row["metric"]), Text(", ".join(row["reasons"]))) if wide else ()
+        bounds = "" if row["direction"] == "count" else interval(row)
+        rows.add_row(
+            Text(row["rule_id"]), Text(row["state"], STATES[row["state"]]), bar(row), rate(row), bounds, *extra
+        )
+    console.print(rows)
+    unpassed = [row for row in decisions if row["state"] != "PASS" and (not wide or row["advice"])]
+    if unpassed:
+        console.print()
+    for row in unpassed:
+        why = "" if wide else f" {row['metric']}, {', '.join(row['reasons'])}."
+        advice = f" {row['advice']}" if row["advice"] else ""
+        console.print(Text.assemble((row["rule_id"], STATES[row["state"]]), f":{why}{advice}"))
+
+
+def print_metrics(console: Console, metrics: Sequence[dict[str, Any]], title: str) -> None:
+    """A row a criterion."""
+    heading(console, title)
+    rows = table("criterion", "passed", "interval", "excluded")
+    for row in metrics:
+        rows.add_row(Text(row["metric"]), rate(row), interval(row), str(row["n_excluded"] or ""))
+    console.print(rows)
+
+
+def print_slices(console: Console, slices: Sequence[dict[str, Any]]) -> None:
+    """The slices in which something failed or is missing, by criterion; the others are counted."""
+    heading(console, "Slices (they describe; no rule reads them)")
+    shown_rows = [row for row in slices if row["n_passed"] < row["support"]]
+    rows = table("slice", "passed", "interval")
+    for criterion in dict.fromkeys(row["metric"] for row in shown_rows):
+        rows.add_row(Text(criterion, "bold"), "", "")
+        for row in shown_rows:
+            if row["metric"] == criterion:
+                rows.add_row(Text.assemble("  ", row["slice"], " = ", plain(row["value"])), rate(row), interval(row))
+    if shown_rows:
+        console.print(rows)
+    others = len(slices) - len(shown_rows)
+    if others:
+        console.print(Text(f"{others} of {len(slices)} slice rates have neither failures nor missing verdicts", "dim"))
