@@ -85,9 +85,10 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/pip install --quiet -e .
 	@touch $@
 
-# What the wheel requires is installed once, and again where pyproject.toml has changed. Python compiles what is imported.
+# What the wheel requires is installed once, and again where pyproject.toml has changed. It is compiled then: where Python
+# writes no bytecode, every process of the tests would compile Dagster anew.
 $(WHEEL)/.dev: pyproject.toml | dist
-	$(WHEEL)/bin/pip install --quiet --no-compile "$$(echo dist/*.whl)[dev]"
+	$(WHEEL)/bin/pip install --quiet "$$(echo dist/*.whl)[dev]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
