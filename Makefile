@@ -16,7 +16,7 @@ COPY := build/wheel/copy
 TOOLS ?= $(VENV)
 FROM ?= .
 
-.PHONY: demo test test-all lint types unit dist wheel slow bench clean
+.PHONY: demo test test-all lint types unit dist wheel slow newest bench clean
 
 demo: $(VENV)/.installed
 	@test -d $(DEMO) || $(BIN)/oloproof init $(DEMO) --example stateful-agent
@@ -30,7 +30,7 @@ demo: $(VENV)/.installed
 test:
 	$(MAKE) lint types wheel bench TOOLS=$(WHEEL) FROM=$(COPY)
 
-test-all: test slow
+test-all: test slow newest
 
 lint: $(TOOLS)/.dev
 	$(TOOLS)/bin/ruff check .
@@ -71,6 +71,19 @@ wheel: dist $(WHEEL)/.dev
 # In the copy that `make wheel` leaves behind.
 slow:
 	$(IN_COPY) -m slow $(TESTS) || test $$? -eq 5
+
+# The development extras hold Dagster back at what dagster-postgres and dagster-k8s of the same release require. Here is
+# the newest that resolves beside the wheel alone, made anew each time.
+NEWEST := build/newest/venv
+ON_DAGSTER := $(addprefix tests/dagster/,test_assets.py test_attempts.py test_automation.py test_edits.py \
+  test_gate_assets.py test_history.py test_refusals.py test_reuse.py test_versions.py) tests/processes/test_shards.py
+
+newest:
+	rm -rf build/newest
+	$(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/pip install --quiet dist/*.whl pytest pytest-xdist hypothesis
+	$(NEWEST)/bin/pip list | grep -E "^(dagster|pandas|pyarrow|pydantic) "
+	cd $(COPY) && "$(CURDIR)/$(NEWEST)/bin/"$(PYTEST) $(BESIDE) $(ON_DAGSTER)
 
 bench: $(TOOLS)/.dev
 	cd $(FROM) && "$(CURDIR)/$(TOOLS)/bin/python" -m benchmarks --smoke
