@@ -2,7 +2,7 @@
 
 import contextlib
 import hashlib
-import json
+import io
 import operator
 import os
 import shutil
@@ -18,6 +18,15 @@ import pyarrow.parquet as pq
 
 from oloproof_dagster.digests import dump
 from oloproof_dagster.errors import EvidenceError, writing_to
+from oloproof_dagster.evidence.seal import (
+    FOOTER_BYTES,
+    NotSealed,
+    checked_footer,
+    facts_in,
+    holds_footer,
+    members,
+    seal,
+)
 from oloproof_dagster.evidence.store import RemoteFile
 from oloproof_dagster.records.tables import Row, Table
 
@@ -26,9 +35,6 @@ if TYPE_CHECKING:
 
 GROUP_ROWS = 1_000
 GROUP_BYTES = 16 << 20
-FOOTER_BYTES = 64 << 10
-"""More than what a file says of itself takes, unless it has very many row groups."""
-_FACTS = b"oloproof"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +80,9 @@ class Writer(Generic[Row]):
             self._write()
         content = "sha256:" + self._hasher.hexdigest()
         with writing_to(self._path):
-            self._file.add_key_value_metadata({_FACTS: json.dumps({**facts, "content": content})})
+            self._file.add_key_value_metadata(members({**facts, "content": content}))
             self._file.close()
-            with self._path.open("rb+") as written:
-                os.fsync(written.fileno())
+            seal(self._path)
         return Staged(self._path, self._n_rows, content)
 
     def abandon(self) -> None:
@@ -156,11 +161,9 @@ class Stored(Generic[Row]):
 
     def facts_and_length(self) -> tuple[dict[str, Any], int]:
         """What the writer noted, and the number of rows, from one look at the file."""
-        try:
-            footer = self._footer()
-            return (dict(json.loads((footer.metadata or {})[_FACTS])), int(footer.num_rows)) if footer else ({}, 0)
-        except (KeyError, ValueError):
-            raise EvidenceError(f"{self.path} was not written by Oloproof") from None
+        footer = self._footer()
+        with self._reading():
+            return (facts_in(footer), int(footer.num_rows)) if footer else ({}, 0)
 
     @property
     def content(self) -> str:
@@ -168,8 +171,7 @@ class Stored(Generic[Row]):
         return str(self.facts().get("content", ""))
 
     def __len__(self) -> int:
-        footer = self._footer()
-        return int(footer.num_rows) if footer else 0
+        return self.facts_and_length()[1]
 
     def rows(self) -> Iterator[Row]:
         """All rows in stored order; memory holds one batch."""
@@ -196,12 +198,16 @@ class Stored(Generic[Row]):
 
     def _open(self) -> pq.ParquetFile | None:
         """The file, None where there is none; `close(force=True)` closes it, wherever it lies."""
-        with self._reading():
+        with self._reading(), contextlib.ExitStack() as opened:
             try:
-                source = self.path if isinstance(self.path, Path) else self.path.open()
-                return pq.ParquetFile(source, page_checksum_verification=True)
+                source = opened.enter_context(
+                    pa.OSFile(os.fspath(self.path)) if isinstance(self.path, Path) else self.path.open()
+                )
             except FileNotFoundError:
                 return None
+            file = pq.ParquetFile(source, metadata=checked_footer(source), page_checksum_verification=True)
+            opened.pop_all()
+            return file
 
     def _footer(self) -> pq.FileMetaData | None:
         """What the file says of itself, from one read of its end where it lies elsewhere."""
@@ -210,9 +216,9 @@ class Stored(Generic[Row]):
                 end = self.path.end(FOOTER_BYTES)
             except FileNotFoundError:
                 return None
-            if end[-4:] == b"PAR1" and int.from_bytes(end[-8:-4], "little") + 8 <= len(end):
+            if holds_footer(end):
                 with self._reading():
-                    return pq.read_metadata(pa.BufferReader(end))
+                    return checked_footer(io.BytesIO(end))
         with self._opened() as file:
             return file.metadata if file else None
 
@@ -227,10 +233,12 @@ class Stored(Generic[Row]):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """Says in one line that a file is damaged; every page bears a checksum, so no damage reads as evidence."""
+        """Says in one line that a file is damaged: pages bear checksums and the footer a seal."""
         try:
             yield
-        except (OSError, pa.ArrowException) as error:
+        except NotSealed as error:
+            raise EvidenceError(f"{self.path} {error}; delete it and run again") from None
+        except (OSError, ValueError, pa.ArrowException) as error:
             why = str(error).splitlines()[0]
             raise EvidenceError(f"{self.path} cannot be read as Parquet; delete it and run again ({why})") from None
 

@@ -18,17 +18,20 @@ from oloproof_dagster.evidence import parquet
 from oloproof_dagster.evidence.parquet import GROUP_ROWS, Index, Stored, stage
 from oloproof_dagster.records.tables import (
     EXECUTIONS,
+    GATE,
     REPLAYS,
     STATES,
     TABLES,
     VERDICTS,
     ExecutionRow,
+    GateRow,
     JSONText,
     StateRow,
     Table,
     VerdictRow,
 )
 from tests.support.engine import Engine
+from tests.support.former import as_an_earlier_release_wrote_it
 from tests.support.projects import case, write_project
 
 unhurried = settings(deadline=None)  # on a busy machine an example may take long
@@ -87,10 +90,9 @@ def test_a_schema_does_not_depend_on_what_is_null_or_whether_there_are_rows(tabl
 def test_a_table_of_an_earlier_release_is_read_with_nulls_for_what_it_did_not_write_yet(tmp_path: Path) -> None:
     row = a_row(EXECUTIONS, retried=None)
     found = stored(tmp_path, EXECUTIONS, [row])
-    file = pq.read_table(found.path)
-    pq.write_table(file.drop_columns(["retried"]), found.path)
+    as_an_earlier_release_wrote_it(found.path, without=("retried",))
     assert list(found.rows()) == [row]
-    pq.write_table(file.drop_columns(["retried", "trajectory"]), found.path)
+    as_an_earlier_release_wrote_it(found.path, without=("trajectory",))
     with pytest.raises(EvidenceError, match="not those of the table"):
         list(found.rows())
 
@@ -481,6 +483,51 @@ def test_a_state_of_ten_megabytes_is_recorded_compared_and_read_back(tmp_path: P
     assert [(each["path"], each["expected"], each["actual"]) for each in json.loads(failed.compared or "")[1:]] == [
         ("rows.row-009999.n", 9999, 9998)
     ]
+
+
+SEALED_ROW = VerdictRow("c-1", 0, "right", "failed", None, "1 is not 2", None, None)
+
+
+def flips(path: Path, places: range) -> Iterator[int]:
+    """Each of the file's bits in these places turned over, one at a time."""
+    whole = path.read_bytes()
+    for place in places:
+        for bit in range(8):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+            yield place
+    path.write_bytes(whole)
+
+
+def test_no_bit_of_a_small_table_turned_over_changes_what_it_says_and_in_the_footer_each_is_noticed(
+    tmp_path: Path,
+) -> None:
+    table = stored(tmp_path, GATE, [GateRow("BLOCK", 1, JSONText("[]"))], n_unreached=5)
+    as_written = table.facts_and_length(), list(table.rows())
+    end = table.path.read_bytes()[-8:-4]
+    footer = table.path.stat().st_size - 8 - int.from_bytes(end, "little")
+    for place in flips(table.path, range(table.path.stat().st_size)):
+        found: Any = None
+        try:
+            found = list(table.rows())
+            found = table.facts_and_length(), found
+        except EvidenceError as error:
+            assert str(error).startswith(f"{table.path} ")  # noqa: PT017 - either is right, a third is not
+            assert str(error).count("\n") == 0  # noqa: PT017
+        assert found in (None, as_written)
+        assert found is None or place < footer
+    assert (table.facts_and_length(), list(table.rows())) == as_written
+
+
+def test_a_table_of_an_earlier_release_bears_no_seal_and_is_read(tmp_path: Path) -> None:
+    table = stored(tmp_path, VERDICTS, [SEALED_ROW], n_unreached=5)
+    as_written = table.facts_and_length()
+    as_an_earlier_release_wrote_it(table.path)
+    assert (table.facts_and_length(), list(table.rows())) == (as_written, [SEALED_ROW])
+
+
+def test_other_readers_of_parquet_read_a_sealed_table(tmp_path: Path) -> None:
+    table = stored(tmp_path, VERDICTS, [SEALED_ROW])
+    assert pq.read_table(table.path).to_pylist() == [dataclasses.asdict(SEALED_ROW)]
 
 
 def test_damage_in_a_page_is_told_and_never_read_as_evidence(tmp_path: Path) -> None:
