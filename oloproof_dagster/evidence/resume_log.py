@@ -1,5 +1,6 @@
 """Finished work kept as it comes, before it is in a table: what a killed run is resumed from."""
 
+import hashlib
 import json
 import uuid
 from collections.abc import Sequence
@@ -12,10 +13,11 @@ from oloproof_dagster.errors import EvidenceError, reading_from, writing_to
 
 
 class ResumeLog:
-    """Append-only files of one JSON line a record, each record under its key.
+    """Append-only files of one line a record, each record under its key, as JSON behind its digest.
 
     A line is written whole before the next case starts, so that a killed process loses at most the cases in flight;
-    a torn last line is passed over. Every writer makes its own file. Of one key the last record counts.
+    a line that is torn or damaged is passed over. Every writer makes its own file. Of one key the last record counts.
+    Lines of earlier releases bear no digest.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,8 +45,7 @@ class ResumeLog:
         if file not in self._readers:
             self._readers[file] = self._files[file].open("rb")
         self._readers[file].seek(offset)
-        record: list[Any] = json.loads(self._readers[file].readline())
-        return record[1:]
+        return record[1:] if (record := _record(self._readers[file].readline())) else None
 
     def append(self, key: str, record: Sequence[Any]) -> None:
         """Keeps a record under a key; it survives the process once this returns.
@@ -52,7 +53,8 @@ class ResumeLog:
         Raises:
             EvidenceError: it cannot be written; what was kept before stays kept.
         """
-        self._write(dump([key, *record]).encode() + b"\n")
+        line = dump([key, *record]).encode()
+        self._write(_digest(line) + b" " + line + b"\n")
 
     def close(self) -> None:
         """Closes the files; what is kept stays kept."""
@@ -97,9 +99,27 @@ class ResumeLog:
         offset = 0
         with path.open("rb") as stream:
             for line in stream:
-                if line.endswith(b"\n"):
-                    with suppress(ValueError, RecursionError):  # torn: executed again
-                        match json.loads(line):
-                            case [str(key), *_]:
-                                self._where[key] = (number, offset)
+                record = _record(line)
+                if record is not None:
+                    self._where[record[0]] = (number, offset)
                 offset += len(line)
+
+
+def _digest(line: bytes) -> bytes:
+    return hashlib.sha256(line).hexdigest().encode()
+
+
+def _record(line: bytes) -> list[Any] | None:
+    """The key and record of a line; None where it is torn or damaged, and so as good as not recorded."""
+    if not line.endswith(b"\n"):
+        return None
+    line = line[:-1]
+    if not line.startswith(b"["):  # of an earlier release, which ends with the bracket that it begins with
+        digest, _, line = line.partition(b" ")
+        if digest != _digest(line):
+            return None
+    with suppress(ValueError, RecursionError):
+        match json.loads(line):
+            case [str(_), *_] as record:
+                return record
+    return None

@@ -19,6 +19,7 @@ from oloproof_dagster.records.tables import JSONText, SuiteRow
 from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.workers.session import Session
 from tests.support.engine import Engine, contents
+from tests.support.former import lines_as_an_earlier_release_wrote_them
 from tests.support.projects import TILL, case, write_project
 
 CASE = SuiteRow(
@@ -316,6 +317,52 @@ def test_a_line_that_is_no_record_hides_no_other(tmp_path: Path, garbage: bytes)
     assert read(tmp_path) == {"a": 1, "b": 2}
 
 
+def test_any_bit_of_a_resume_file_turned_over_costs_no_more_than_the_lines_that_it_touches(tmp_path: Path) -> None:
+    kept(tmp_path, ("a", "J[1]"), ("b", ["*[", {"c": "\u00ca["}]), ("c", 3))
+    whole, as_kept = part_file(tmp_path).read_bytes(), read(tmp_path)
+    ends = [place for place, byte in enumerate(whole) if byte == ord("\n")]
+    for place in range(len(whole)):
+        number = sum(end < place for end in ends)
+        touched = set("abc"[number : number + 2 if place in ends else number + 1])
+        for bit in range(8):
+            part_file(tmp_path).write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+            assert read(tmp_path) == {key: value for key, value in as_kept.items() if key not in touched}, (place, bit)
+
+
+def killed(root: Path) -> tuple[Engine, Path]:
+    """A run that came to its end before its tables were written, and its resume file."""
+    engine = Engine(write_project(root))
+    engine.execute()
+    for table in ("trajectories", "environment_states"):
+        engine.stored(table).path.unlink()
+    (file,) = (engine.evidence.folder("v1") / "parts" / "1" / "executions").glob("*.jsonl")
+    return engine, file
+
+
+def test_a_killed_runs_damaged_line_is_executed_again_and_no_verdict_changes(tmp_path: Path) -> None:
+    engine, file = killed(tmp_path)
+    whole = file.read_bytes()
+    places = [place for place, byte in enumerate(whole[: whole.index(b"\n")]) if byte == ord(":")]
+    assert places
+    for place in places:
+        file.write_bytes(whole[:place] + b";" + whole[place + 1 :])
+        assert run_again(tmp_path) == (2, 1)
+        assert {row.status for row in engine.rows("trajectories")} == {"ok"}
+        for table in ("trajectories", "environment_states"):
+            engine.stored(table).path.unlink()
+        for made in file.parent.iterdir():
+            made.unlink()
+    file.write_bytes(whole)
+    assert run_again(tmp_path) == (3, 0)
+
+
+def test_lines_of_an_earlier_release_bear_no_digest_and_are_read(tmp_path: Path) -> None:
+    _, file = killed(tmp_path)
+    lines_as_an_earlier_release_wrote_them(file)
+    assert file.read_bytes().startswith(b'["')
+    assert run_again(tmp_path) == (3, 0)
+
+
 def test_a_record_that_could_not_be_written_is_an_error_and_what_follows_is_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -407,6 +454,7 @@ def test_a_part_that_does_not_fit_is_as_good_as_not_recorded(tampered: Any, tmp_
     engine = Engine(tmp_path)
     engine.execute()
     (part,) = tmp_path.glob(".oloproof/evidence/*/parts/1/executions/*.jsonl")
+    lines_as_an_earlier_release_wrote_them(part)
     first, second = part.read_text("utf-8").splitlines()
     part.write_text(json.dumps(tampered(json.loads(first))) + "\n" + second + "\n", "utf-8")
     for table in ("trajectories", "environment_states"):
