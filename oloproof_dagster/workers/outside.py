@@ -120,7 +120,7 @@ class WorkerProcess:
         return self._started
 
     def ask(self, call: Call, timeout_s: float | None) -> "Future[Outcome]":
-        """Hands it a call, which it begins after those that it was handed before."""
+        """Hands it a call."""
         future = self._schedule(worker.answer, call, timeout=timeout_s)
         future.add_done_callback(self._wake)
         return future
@@ -138,11 +138,6 @@ class WorkerProcess:
     def is_in_a_call(self) -> bool:
         """Whether it has begun a call that it has not answered."""
         return int(self._begun[0]) > self._n_answered
-
-    @property
-    def has_begun_a_further_call(self) -> bool:
-        """Whether it has answered a call whose outcome has not come, and begun the one after it."""
-        return int(self._begun[0]) > self._n_answered + 1
 
     @property
     def seconds_in_call(self) -> float:

@@ -4,25 +4,23 @@ This is the side that steers them: which calls go to which of them, and what has
 `outside`; how long is waited for what stands in `timing`.
 
 A lane is one sandbox: the calls that are its own, and one process after another that answers them. It holds the calls
-that wait, and those that its process has at hand; the first of these is the one that the process is in.
+that wait, and the one that its process has. The next is handed over once the caller has seen the outcome, and so has
+recorded it: a kill loses at most one finished call a lane.
 
-    state    what happens                             next     what the caller of the first call sees
+    state    what happens                             next     what the caller of the call sees
     empty    a call is added                          loading  nothing
     loading  the process has loaded the system        idle     nothing
     loading  it cannot load the system                -        ConfigError
     loading  it dies                                  killed   nothing; the MOST_LOADS-th time in a row ConfigError
     idle     a call waits                             busy     nothing
     idle     it dies                                  killed   nothing, once the next call finds it dead
-    busy     "answered": the first call's outcome     busy     the outcome; idle where no other call is left
-    busy     "late": the first call passes its limit  killed   timeout
+    busy     "answered": the call's outcome comes     idle     the outcome
+    busy     "late": the call passes its limit        killed   timeout
     busy     "cut short": ended long before its limit killed   nothing: the wall clock was set, the call is made again
     busy     "died in it": the process dies           killed   error worker_died, with how it ended
     busy     "died before it": not begun by then      killed   nothing; with the MOST_STARTS-th process worker_died
-    killed   all that it had started is gone          empty    nothing; calls not answered wait again, in their order
+    killed   all that it had started is gone          empty    nothing; a call not answered waits again, the first one
     any      the pool is closed                       closed   nothing; what was not answered never is
-
-Where the process had begun a further call, the first one's outcome was lost with it: the events, and what the caller
-sees, are those of the further one, and the first call is made again.
 
 Empty, with calls that wait, is at once loading again: the process is replaced. Every replacement has the lane's index.
 """
@@ -53,9 +51,6 @@ from oloproof_dagster.workers.timing import (
     MOST_STARTS,
     TICK_SECONDS,
 )
-
-AT_HAND = 2
-"""How many calls a worker has: the one that it answers and the next, so that it never waits for this process."""
 
 
 class WorkerProcesses:
@@ -100,13 +95,13 @@ class WorkerProcesses:
             self._deal()
 
     def _deal(self) -> None:
-        """Gives clusters to workers that have nothing more at hand, so that none waits behind another's slow case."""
+        """Gives clusters to workers that have no call, so that none waits behind another's slow case."""
         while self._undealt:
             call, done = self._undealt[0]
             lane = self._of_cluster.get(call.cluster)
             if lane is None:
                 lane = min(self._lanes, key=len)
-                if len(lane) >= AT_HAND:
+                if len(lane):
                     return
                 self._of_cluster[call.cluster] = lane
             self._undealt.popleft()
@@ -129,12 +124,12 @@ class WorkerProcesses:
 
 
 Event = Literal["answered", "late", "cut short", "died in it", "died before it"]
-"""What may become of the first call that a process has at hand; see the table above."""
+"""What may become of the call that a process has; see the table above."""
 
 
 @dataclass(slots=True)
 class _Sent:
-    """A call that a process has at hand. `starts` counts the processes that it was handed to."""
+    """The call that a process has. `starts` counts the processes that it was handed to."""
 
     call: Call
     done: Done
@@ -148,14 +143,14 @@ class _Lane:
     def __init__(self, packed: Packed, index: int, timeout_s: float | None, woken: Callable[[], None]) -> None:
         self._packed, self._index, self._timeout_s, self._woken = packed, index, timeout_s, woken
         self._waiting = deque[tuple[Call, Done, int]]()
-        self._sent = deque[_Sent]()
+        self._sent: _Sent | None = None
         self.process: WorkerProcess | None = None
         self._n_died_loading = 0
         self._printed: Printed | None = None
         self._begun = RawArray("d", 2)
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._sent)
+        return len(self._waiting) + (self._sent is not None)
 
     def start(self) -> WorkerProcess:
         """The process, started where there is none."""
@@ -183,20 +178,19 @@ class _Lane:
         self._feed()
 
     def collect(self) -> int:
-        """Tells the outcomes that have come, and gives their number."""
+        """Tells the outcome that has come, if one has, and gives their number."""
         n_told = 0
-        while self._sent and (event := self._event()) is not None:
-            position = 0 if event == "answered" else self._position
-            sent = self._sent[position]
+        while self._sent is not None and (event := self._event(self._sent)) is not None:
+            sent = self._sent
             outcome = self._outcome(sent, event)
             if outcome is not None:
-                del self._sent[position]
+                self._sent = None
             if event != "answered":
                 self._begin_again()
-            self._feed()
             if outcome is not None:
-                sent.done(outcome)
+                sent.done(outcome)  # recorded before the process is handed another
                 n_told += 1
+            self._feed()
         self._feed()
         return n_told
 
@@ -206,8 +200,8 @@ class _Lane:
         return printed.close() if printed is not None else None
 
     def _feed(self) -> None:
-        """Hands the process what it may have at hand, once it is ready."""
-        if not self._waiting or len(self._sent) == AT_HAND:
+        """Hands the process the next call, once it is ready and has none."""
+        if not self._waiting or self._sent is not None:
             return
         try:
             if self.start().started() is None:
@@ -219,23 +213,15 @@ class _Lane:
             self._begin_again()
             return
         self._n_died_loading = 0
-        while self._waiting and len(self._sent) < AT_HAND:
-            call, done, starts = self._waiting.popleft()
-            self._sent.append(_Sent(call, done, starts + 1, self.start().ask(call, self._limit(call))))
+        call, done, starts = self._waiting.popleft()
+        self._sent = _Sent(call, done, starts + 1, self.start().ask(call, self._limit(call)))
 
     def _limit(self, call: Call) -> float | None:
         return None if self._timeout_s is None else self._timeout_s + call.wait_s
 
-    @property
-    def _position(self) -> int:
-        """Which of the calls at hand the process is in: the first one, or the next where that one's outcome is lost."""
-        is_further = self.process is not None and self.process.has_begun_a_further_call
-        return 1 if is_further and len(self._sent) > 1 else 0
-
-    def _event(self) -> Event | None:
-        """What has become of the first call, or of the process in a further one; None while it goes on."""
-        head, current = self._sent[0], self._sent[self._position]
-        process, limit = self.process, self._limit(current.call)
+    def _event(self, sent: _Sent) -> Event | None:
+        """What has become of the call, or of the process in it; None while it goes on."""
+        process, limit = self.process, self._limit(sent.call)
         is_over = process is None or process.is_over  # before the future: what comes of it in between still counts
         is_late = (
             process is not None
@@ -243,14 +229,14 @@ class _Lane:
             and process.is_in_a_call
             and process.seconds_in_call > limit + LATE_SECONDS
         )
-        is_done = head.future.done()
-        if is_done and head.future.exception() is None:
+        is_done = sent.future.done()
+        if is_done and sent.future.exception() is None:
             return "answered"
         if not (is_done or is_over or is_late):
             return None
         if process is None or not process.is_in_a_call:
             return "died before it"
-        problem = current.future.exception() if current.future.done() else None
+        problem = sent.future.exception() if is_done else None
         if limit is not None and (is_late or isinstance(problem, TimeoutError)):
             # A clock that was set forward, or that went on while the machine slept, ends calls that are not over.
             return "late" if process.seconds_in_call > limit - CLOCKS_DIFFER_SECONDS else "cut short"
@@ -272,11 +258,12 @@ class _Lane:
         return Outcome("error", f"worker_died: {self.process.how_it_ended}", ms)
 
     def _begin_again(self) -> None:
-        """Ends the process with all that it has started; what it has not answered is the next one's."""
+        """Ends the process with all that it has started; the call that it has not answered is the next one's."""
         if self.process is not None:
             for thread in WorkerProcess.end(self.process):
                 # Before anything is opened anew: pebble closes pipes that its threads may be about to read from.
                 thread.join(LET_GO_SECONDS)
             self.process = None
-        self._waiting.extendleft((each.call, each.done, each.starts) for each in reversed(self._sent))
-        self._sent.clear()
+        if self._sent is not None:
+            self._waiting.appendleft((self._sent.call, self._sent.done, self._sent.starts))
+            self._sent = None

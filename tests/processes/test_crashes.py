@@ -26,8 +26,8 @@ from tests.support.workers import noted
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="kills process groups and mounts file systems")
 N_CASES = 300
-IN_FLIGHT = 4
-"""How many finished calls a kill may lose: of each of two workers the one in its hands and the one just answered."""
+IN_FLIGHT = 2
+"""How many finished calls a kill may lose: of each of two workers the one that it has just answered."""
 
 SLOW_TILL = COUNTED_TILL.replace(
     "    def reset(self, state):\n", "    def reset(self, state):\n        time.sleep(0.004)\n", 1

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -533,6 +534,36 @@ def test_workers_and_what_they_started_die_with_the_process_that_steers(tmp_path
     assert gone(*workers)
     process.communicate(timeout=PATIENCE_SECONDS)
     until(lambda: not mentioning(str(root)), why=lambda: mentioning(str(root)))
+
+
+EXECUTES = """
+import sys
+from pathlib import Path
+from tests.support.engine import Engine
+
+Engine(Path(sys.argv[1])).execute()
+"""
+
+
+def test_a_finished_call_is_recorded_before_its_worker_is_given_another(tmp_path: Path) -> None:
+    cases = [{"id": f"c{n}", "input": {"call": ["sleep", 0.05]}, "initial_state": {}} for n in range(60)]
+    suite = {"system": SYSTEM, "sandbox": {"workers": 3}, "evaluators": [{"type": "exact_match"}]}
+    root = write_project(tmp_path, app=ABUSER, suite=suite, cases=cases)
+
+    def n_recorded() -> int:
+        return sum(path.read_bytes().count(b"\n") for path in root.glob(".oloproof/**/*.jsonl"))
+
+    process = run_python(EXECUTES, root, start_new_session=True)
+    until(lambda: n_recorded() > 5, why=process.poll)
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(1)  # long enough for workers that were given more to do it
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_SECONDS)
+    assert gone(*(int(pid) for pid in noted(root, "made.txt")))
+    n_begun, n_kept = len(noted(root)), n_recorded()
+    assert n_begun < len(cases)
+    assert n_begun - n_kept <= 3
+    assert Engine(root).execute().hit == n_kept
 
 
 def test_a_later_process_that_has_the_id_of_one_that_ended_is_let_live() -> None:
