@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from oloproof_dagster.as_data import on_a_terminal
 from oloproof_dagster.cli.channel import to_parent
 
 
@@ -46,9 +47,9 @@ def command(name: str | None = None, *, group: click.Group = cli) -> Callable[[C
 
 
 def print_error(line: str) -> None:
-    """Says a line on stderr; where that cannot be written (a full disk), the exit code has to do."""
+    """Says one line on stderr, whatever text of others is in it; on a full disk the exit code has to do."""
     with contextlib.suppress(OSError, ValueError):
-        click.echo(line, err=True)
+        click.echo(on_a_terminal(line), err=True)
 
 
 def print_json(document: Any) -> None:
@@ -69,4 +70,5 @@ def print_json(document: Any) -> None:
 
 
 version_option = click.option("--version", "version", help="A system version; the current one by default.")
+raw_option = click.option("--raw", is_flag=True, help="Leave CSV cells that begin like a formula as they are.")
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from oloproof_dagster.as_data import in_a_csv_cell
 from oloproof_dagster.cli.channel import to_parent
-from oloproof_dagster.cli.command import cli, command, json_option, print_error, print_json, version_option
+from oloproof_dagster.cli.command import cli, command, json_option, print_error, print_json, raw_option, version_option
 from oloproof_dagster.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def run(
       oloproof run --json | jq .gate
     """
     from oloproof_dagster.cli.console import printer
-    from oloproof_dagster.cli.gate_view import print_release_run
+    from oloproof_dagster.cli.gate_view import print_gate, print_release_run
     from oloproof_dagster.local_run.instance import open_instance
     from oloproof_dagster.local_run.release_run import materialize
     from oloproof_dagster.project.evidence_place import evidence_of
@@ -75,6 +76,7 @@ def run(
         print_error(f"warning: {errors}")
     if as_json:
         print_json(document)
+        print_gate(printer(stderr=True), document)
     else:
         print_release_run(printer(), document)
     return document["gate"]["exit_code"] if document["gate"] else 0
@@ -124,6 +126,7 @@ def check(project: "Project") -> int:
     """
     from oloproof_dagster.cli.check import check_project
     from oloproof_dagster.cli.console import printer
+    from oloproof_dagster.cli.listing import plain
 
     console, ok = printer(), True
     collect_again()
@@ -132,7 +135,7 @@ def check(project: "Project") -> int:
         mark = {"ok": ("ok      ", "green"), "note": ("note    ", "yellow"), "problem": ("problem ", "bold red")}
         text, style = mark[finding.kind]
         console.print(text, style=style, end="")
-        console.print(finding.text, markup=False)
+        console.print(plain(finding.text))
         ok = ok and finding.kind != "problem"
     return 0 if ok else 1
 
@@ -192,7 +195,7 @@ def versions(project: "Project", add: bool, as_json: bool) -> int:
 
         with open_instance(project) as instance:
             new = register(instance, project)
-        click.echo(f"version {project.version!r} {'is registered now' if new else 'was registered already'}", err=True)
+        print_error(f"version {project.version!r} {'is registered now' if new else 'was registered already'}")
     evidence = evidence_of(project)
     rows = [
         {
@@ -217,7 +220,8 @@ def versions(project: "Project", add: bool, as_json: bool) -> int:
 @command()
 @version_option
 @click.option("--to", "folder", type=click.Path(path_type=Path, file_okay=False), help="The folder to write into.")
-def export(project: "Project", version: str | None, folder: Path | None) -> int:
+@raw_option
+def export(project: "Project", version: str | None, folder: Path | None, raw: bool) -> int:
     """Write every table of a run as Parquet and CSV.
 
     \b
@@ -236,7 +240,8 @@ def export(project: "Project", version: str | None, folder: Path | None) -> int:
             table = recorded.table(name)
             if table.exists:
                 table.save(folder / f"{name}.parquet")
-                table.frame().to_csv(folder / f"{name}.csv", index=False)
+                frame = table.frame()
+                (frame if raw else frame.map(in_a_csv_cell)).to_csv(folder / f"{name}.csv", index=False)
     except OSError as error:
         raise ConfigError(f"--to {folder}: cannot be written: {error.strerror}") from None
     click.echo(f"wrote {folder}")

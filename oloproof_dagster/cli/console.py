@@ -4,14 +4,16 @@ Everything that an agent or a user wrote is shown as text, never as markup.
 """
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from oloproof_dagster.as_data import on_a_terminal
 from oloproof_dagster.cli.channel import to_parent
+from oloproof_dagster.cli.listing import Hanging, Listing, plain
 from oloproof_dagster.digests import integers_of_any_size
 
 ACTIONS = {"ALLOW": "bold green", "WARN": "bold yellow", "BLOCK": "bold red"}
@@ -20,10 +22,11 @@ STATUSES = {"passed": "green", "failed": "bold red", "missing": "yellow", "not_a
 
 def printer(*, stderr: bool = False) -> Console:
     """A console on stdout, or on stderr; in a child process on the stdout of its parent."""
+    as_it_is: dict[str, Any] = {"markup": False, "emoji": False, "highlight": False, "soft_wrap": False}
     parent = to_parent()
-    if parent is None or stderr:
-        return _Console(stderr=stderr, highlight=False, soft_wrap=False)
-    return _Console(file=parent.answers, width=parent.terms.columns, highlight=False, soft_wrap=False)
+    if parent is None:
+        return _Console(stderr=stderr, **as_it_is)
+    return _Console(file=sys.stderr if stderr else parent.answers, width=parent.terms.columns, **as_it_is)
 
 
 class _Console(Console):
@@ -36,27 +39,19 @@ def shown(value: Any, longest: int = 200) -> str:
     """A JSON value as one line of text."""
     with integers_of_any_size():
         text = json.dumps(value, ensure_ascii=False)
-    text = "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in text)
+    text = on_a_terminal(text)
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
-def plain(text: str) -> Text:
-    """A text as it is, control characters made visible."""
-    return Text("".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text))
-
-
-def table(*columns: str) -> Table:
-    """A table without lines; cells fold where the terminal is narrow, and nothing is cut."""
-    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    for column in columns:
-        made.add_column(column, overflow="fold")
-    return made
+def table(*columns: str, last_folds: bool = False) -> Listing:
+    """Rows that are lines of a table, or several lines each where the terminal is narrow; nothing is cut."""
+    return Listing(*columns, last_folds=last_folds)
 
 
 def heading(console: Console, text: str) -> None:
     """Prints a heading with an empty line above it."""
     console.print()
-    console.print(Text(text, "bold"))
+    console.print(Hanging(Text(on_a_terminal(text), "bold")))
 
 
 def print_versions(console: Console, rows: Sequence[dict[str, Any]]) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from oloproof_dagster.cli.console import ACTIONS, heading, plain, table
+from oloproof_dagster.as_data import on_a_terminal
+from oloproof_dagster.cli.console import ACTIONS, heading, table
+from oloproof_dagster.cli.listing import Hanging, plain
 from oloproof_dagster.wording import counted
 
 STATES = {"PASS": "green", "FAIL": "bold red", "INSUFFICIENT_EVIDENCE": "yellow", "MANUAL_REVIEW": "magenta"}
@@ -36,7 +38,7 @@ def print_release_run(console: Console, document: dict[str, Any]) -> None:
     suite, system, cache = document["suite"], document["system"], document["cache"]
     console.print(
         Text.assemble(
-            (document["project"], "bold"),
+            Text(on_a_terminal(document["project"]), "bold"),
             "  ",
             plain(system["version"]),
             (
@@ -59,6 +61,11 @@ def print_release_run(console: Console, document: dict[str, Any]) -> None:
     others = [row for row in document["metrics"] if row["metric"] not in decided]
     if others:
         print_metrics(console, others, "Measured, no rule reads it" if document["gate"] else "Measured")
+    print_gate(console, document)
+
+
+def print_gate(console: Console, document: dict[str, Any]) -> None:
+    """The decisions, and the Gate in the last line."""
     if document["gate"] is None:
         console.print("There is no release.yaml: this run measured and decided nothing.")
         return
@@ -79,11 +86,9 @@ def print_decisions(console: Console, decisions: Sequence[dict[str, Any]]) -> No
     heading(console, "Rules")
     rows = table("rule", "state", "bar", "passed", "interval", *(("criterion", "why") if wide else ()))
     for row in decisions:
-        extra = (Text(row["metric"]), Text(", ".join(row["reasons"]))) if wide else ()
+        extra = (row["metric"], ", ".join(row["reasons"])) if wide else ()
         bounds = "" if row["direction"] == "count" else interval(row)
-        rows.add_row(
-            Text(row["rule_id"]), Text(row["state"], STATES[row["state"]]), bar(row), rate(row), bounds, *extra
-        )
+        rows.add_row(row["rule_id"], Text(row["state"], STATES[row["state"]]), bar(row), rate(row), bounds, *extra)
     console.print(rows)
     unpassed = [row for row in decisions if row["state"] != "PASS" and (not wide or row["advice"])]
     if unpassed:
@@ -91,7 +96,8 @@ def print_decisions(console: Console, decisions: Sequence[dict[str, Any]]) -> No
     for row in unpassed:
         why = "" if wide else f" {row['metric']}, {', '.join(row['reasons'])}."
         advice = f" {row['advice']}" if row["advice"] else ""
-        console.print(Text.assemble((row["rule_id"], STATES[row["state"]]), f":{why}{advice}"))
+        rule = Text(on_a_terminal(row["rule_id"]), STATES[row["state"]])
+        console.print(Hanging(Text.assemble(rule, plain(f":{why}{advice}"))))
 
 
 def print_metrics(console: Console, metrics: Sequence[dict[str, Any]], title: str) -> None:
@@ -99,7 +105,7 @@ def print_metrics(console: Console, metrics: Sequence[dict[str, Any]], title: st
     heading(console, title)
     rows = table("criterion", "passed", "interval", "excluded")
     for row in metrics:
-        rows.add_row(Text(row["metric"]), rate(row), interval(row), str(row["n_excluded"] or ""))
+        rows.add_row(row["metric"], rate(row), interval(row), str(row["n_excluded"] or ""))
     console.print(rows)
 
 
@@ -109,10 +115,10 @@ def print_slices(console: Console, slices: Sequence[dict[str, Any]]) -> None:
     shown_rows = [row for row in slices if row["n_passed"] < row["support"]]
     rows = table("slice", "passed", "interval")
     for criterion in dict.fromkeys(row["metric"] for row in shown_rows):
-        rows.add_row(Text(criterion, "bold"), "", "")
+        rows.add_row(Text(on_a_terminal(criterion), "bold"), "", "")
         for row in shown_rows:
             if row["metric"] == criterion:
-                rows.add_row(Text.assemble("  ", row["slice"], " = ", plain(row["value"])), rate(row), interval(row))
+                rows.add_row(plain(f"  {row['slice']} = {row['value']}"), rate(row), interval(row))
     if shown_rows:
         console.print(rows)
     others = len(slices) - len(shown_rows)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oloproof_dagster.cli.command import command, json_option, print_json
+from oloproof_dagster.as_data import on_a_terminal
+from oloproof_dagster.cli.command import command, json_option, print_json, raw_option
 from oloproof_dagster.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ def labels() -> None:
 @command("export", group=labels)
 @click.option("--transform", required=True, help="The transform whose pairs to write.")
 @click.option("--format", "form", type=click.Choice(["jsonl", "csv"]), default="jsonl", show_default=True)
+@raw_option
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="A new file; stdout by default.")
-def labels_export(project: "Project", transform: str, form: str, out: Path | None) -> int:
+def labels_export(project: "Project", transform: str, form: str, raw: bool, out: Path | None) -> int:
     """Write the pairs of a transform for people to read: both texts, the digest, and `kept` to fill in.
 
     \b
@@ -39,11 +41,11 @@ def labels_export(project: "Project", transform: str, form: str, out: Path | Non
         raise ConfigError(f"--transform {transform}: there is no such transform; declared are: {names}")
     pairs = pairs_to_read(declared, expand(project, read_cases(project)), read_labels(project, declared))
     if out is None:
-        write_pairs(pairs, form, sys.stdout)
+        write_pairs(pairs, form, sys.stdout, raw=raw)
         return 0
     try:
         with out.open("x", encoding="utf-8", newline="") as stream:
-            write_pairs(pairs, form, stream)
+            write_pairs(pairs, form, stream, raw=raw)
     except FileExistsError:
         raise ConfigError(f"--out {out}: there already; nothing was written") from None
     except OSError as error:
@@ -76,7 +78,7 @@ def labels_status(project: "Project", as_json: bool) -> int:
         print_labels(printer(), rows)
         for each in found:
             if not each.checked:
-                click.echo(each.advice)
+                click.echo(on_a_terminal(each.advice))
     else:
         click.echo("oloproof.yaml declares no transform.")
     return 0

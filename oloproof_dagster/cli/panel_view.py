@@ -6,7 +6,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oloproof_dagster.cli.console import STATUSES, heading, plain, shown, table
+from oloproof_dagster.as_data import on_a_terminal
+from oloproof_dagster.cli.console import STATUSES, heading, shown, table
+from oloproof_dagster.cli.listing import Hanging, Listing, plain
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.tables import ReplayRow, VerdictRow
@@ -18,7 +20,7 @@ MEANINGS = {reason.value: reason.meaning for reason in VerdictReason}
 
 def print_overview(console: Console, panels: Iterable[CasePanel]) -> None:
     """A row a case and trial that has something to look at; the rest is counted."""
-    rows = table("case", "execution", "failed", "missing")
+    rows = table("  case", "execution", "failed", "missing")
     n_quiet, n_panels, what = 0, 0, "cases"
     for panel in panels:
         n_panels += 1
@@ -29,7 +31,12 @@ def print_overview(console: Console, panels: Iterable[CasePanel]) -> None:
             n_quiet += 1
             continue
         status = panel.execution.status if panel.execution else "not recorded"
-        rows.add_row(_name(panel), status, Text(", ".join(failed), "red"), Text(", ".join(missing), "yellow"))
+        rows.add_row(
+            Text.assemble("  ", _name(panel)),
+            status,
+            Text(", ".join(failed), "red"),
+            Text(", ".join(missing), "yellow"),
+        )
     if n_quiet < n_panels:
         console.print(rows)
     console.print(f"{n_quiet} of {n_panels} {what} have no failed and no missing verdict.")
@@ -47,9 +54,9 @@ def print_panel(console: Console, panel: CasePanel) -> None:
     case, execution = panel.case, panel.execution
     console.rule(_name(panel), align="left")
     if panel.source is not None:
-        console.print(Text.assemble(("source    ", "dim"), plain(panel.source.case_id)))
-        console.print(Text.assemble(("          ", "dim"), shown(parse_canonical(panel.source.input), 1000)))
-    console.print(Text.assemble(("input     ", "dim"), shown(parse_canonical(case.input), 1000)))
+        console.print(_labelled("source", panel.source.case_id))
+        console.print(_labelled("", shown(parse_canonical(panel.source.input), 1000)))
+    console.print(_labelled("input", shown(parse_canonical(case.input), 1000)))
     if execution is None:
         console.print(
             Text(
@@ -64,11 +71,11 @@ def print_panel(console: Console, panel: CasePanel) -> None:
             )
         )
         if execution.error:
-            console.print(Text.assemble(("          ", "dim"), plain(execution.error)))
+            console.print(_labelled("", execution.error))
         for error in parse_canonical(execution.retried) if execution.retried else ():
-            console.print(Text.assemble(("retried   ", "dim"), plain(error)))
+            console.print(_labelled("retried", error))
         if execution.output is not None:
-            console.print(Text.assemble(("output    ", "dim"), shown(parse_canonical(execution.output), 1000)))
+            console.print(_labelled("output", shown(parse_canonical(execution.output), 1000)))
         if execution.trajectory is not None:
             heading(console, "Recorded")
             console.print(_steps("step", execution.trajectory, 1))
@@ -83,16 +90,25 @@ def print_panel(console: Console, panel: CasePanel) -> None:
                 )
             )
             if replay.error:
-                console.print(plain(replay.error))
+                console.print(_labelled("", replay.error))
         elif replay.state_matches is False:
             console.print(
                 Text(
-                    f"the state after the control replay from {replay.checkpoint_id} is not the recorded one:"
-                    " this system does not restore its world as it was",
+                    f"the state after the control replay from {on_a_terminal(replay.checkpoint_id)} is not the recorded"
+                    " one: this system does not restore its world as it was",
                     "yellow",
                 )
             )
     console.print()
+
+
+def _labelled(label: str, text: str) -> Table:
+    """A text behind its label, the further lines below its first one."""
+    grid = Table.grid(padding=(0, 0))
+    grid.add_column(width=10, style="dim")
+    grid.add_column(overflow="fold")
+    grid.add_row(label, plain(text))
+    return grid
 
 
 def _print_verdicts(console: Console, panel: CasePanel) -> None:
@@ -105,7 +121,7 @@ def _print_verdicts(console: Console, panel: CasePanel) -> None:
         if row.status == "failed" and not any(why):
             differing = [each["path"] for each in compared(row) if not each["matches"]]
             why = [", ".join(path for path in differing if path != "$" or len(differing) == 1) + " differs"]
-        rows.add_row(Text(row.criterion), Text(row.status, STATUSES[row.status]), plain(": ".join(filter(None, why))))
+        rows.add_row(row.criterion, Text(row.status, STATUSES[row.status]), plain(": ".join(filter(None, why))))
     console.print()
     console.print(rows)
     for row in panel.verdicts:
@@ -124,23 +140,23 @@ def _print_compared(console: Console, verdict: VerdictRow, before: str) -> None:
     if not leaves:
         return
     heading(console, verdict.criterion)
-    rows = table("path", before, "actual", "")
+    rows = table("  path", before, "actual", "")
     for row in leaves:
         expected = Text("(not there)", "dim") if row.get("unexpected") else Text(shown(row["expected"]))
         actual = Text("(absent)", "dim") if row["absent"] else Text("" if row["matches"] else shown(row["actual"]))
         same = Text("same", "green") if row["matches"] else Text("differs", "red")
-        rows.add_row(plain(row["path"]), expected, actual, same)
+        rows.add_row(plain(f"  {row['path']}"), expected, actual, same)
     console.print(rows)
 
 
 def _print_replay(console: Console, panel: CasePanel, replay: ReplayRow) -> None:
     """Recording and replay side by side from the faulted call on."""
     heading(console, f"Fault {replay.fault} at step {replay.step_index}")
-    console.print(Text.assemble(("replayed from ", "dim"), plain(replay.checkpoint_id)))
+    console.print(Hanging(Text.assemble(("replayed from ", "dim"), plain(replay.checkpoint_id))))
     if replay.discarded:
         console.print(Text(f"discarded: {MEANINGS[replay.discarded]}", "yellow"))
         if replay.error:
-            console.print(plain(replay.error))
+            console.print(_labelled("", replay.error))
     recording = panel.execution.trajectory if panel.execution else None
     if recording is None or replay.trajectory is None:
         return
@@ -159,16 +175,18 @@ def _print_replay(console: Console, panel: CasePanel, replay: ReplayRow) -> None
             console.print(side)
 
 
-def _steps(title: str, text: str, start: int) -> Table:
+def _steps(title: str, text: str, start: int) -> Listing:
     """The steps of a trajectory from an index on, how it ended, and the constraints that it broke."""
     trajectory = from_text(text)
-    rows = table("", title)
+    rows = table("", title, last_folds=True)
     for step in trajectory.steps[start - 1 :]:
         rows.add_row(str(step.index), plain(_step(step)))
     rows.add_row("", Text(f"ended: {trajectory.terminal_status}", "dim"))
     for check in trajectory.constraints:
         if not check.passed:
-            rows.add_row("", Text(f"broke {check.name}" + (f": {check.detail}" if check.detail else ""), "red"))
+            rows.add_row(
+                "", Text(on_a_terminal(f"broke {check.name}" + (f": {check.detail}" if check.detail else "")), "red")
+            )
     return rows
 
 

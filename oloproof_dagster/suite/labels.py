@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
+from oloproof_dagster.as_data import in_a_csv_cell
 from oloproof_dagster.decision.intervals import clopper_pearson_missing_bounded
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import ConfigError
@@ -167,8 +168,11 @@ def pairs_to_read(
             }
 
 
-def write_pairs(pairs: Iterable[dict[str, Any]], form: str, stream: TextIO) -> None:
-    """Writes pairs to read as JSONL, which a label file can be made of by filling in `kept`, or as CSV."""
+def write_pairs(pairs: Iterable[dict[str, Any]], form: str, stream: TextIO, *, raw: bool = False) -> None:
+    """Writes pairs to read as JSONL, which a label file can be made of by filling in `kept`, or as CSV.
+
+    No spreadsheet takes a cell of the CSV for a formula, unless it is `raw`.
+    """
     if form == "jsonl":
         for pair in pairs:
             stream.write(json.dumps(pair, ensure_ascii=False) + "\n")
@@ -176,4 +180,5 @@ def write_pairs(pairs: Iterable[dict[str, Any]], form: str, stream: TextIO) -> N
     writer = csv.DictWriter(stream, ("case", "digest", "source", "derived", "kept"), lineterminator="\n")
     writer.writeheader()
     for pair in pairs:
-        writer.writerow(pair | {"kept": {None: "", True: "true", False: "false"}[pair["kept"]]})
+        cells = pair | {"kept": {None: "", True: "true", False: "false"}[pair["kept"]]}
+        writer.writerow(cells if raw else {name: in_a_csv_cell(cell) for name, cell in cells.items()})

@@ -17,6 +17,7 @@ ORDER = """
 errors
 digests
 wording
+as_data
 liveness
 records
 evidence
