@@ -128,12 +128,12 @@ def as_now(project: Project) -> Project:
     return now
 
 
-def register(instance: dg.DagsterInstance, project: Project) -> bool:
-    """Adds the current version's partition; whether it was new."""
-    name = Names(project.slug).partitions.name or ""
-    if instance.has_dynamic_partition(name, project.version):
+def register(instance: dg.DagsterInstance, project: Project, version: str | None = None) -> bool:
+    """Adds a version's partition, the current one's by default; whether it was new."""
+    name, version = Names(project.slug).partitions.name or "", version or project.version
+    if instance.has_dynamic_partition(name, version):
         return False
-    instance.add_dynamic_partitions(name, [project.version])
+    instance.add_dynamic_partitions(name, [version])
     return True
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
@@ -9,13 +10,18 @@ from rich.text import Text
 from oloproof_dagster.as_data import on_a_terminal
 
 GAP = 2
-LEAST_LAST = 24
-"""How narrow the last column may become, which is the one that folds."""
+LEAST = 12
+"""How narrow a column may become that is folded at its blanks."""
 
 
 def plain(text: str) -> Text:
     """A text of an agent, a user or a file, as data."""
     return Text(on_a_terminal(text))
+
+
+def longest_word(text: Text) -> int:
+    """How wide the widest word of a text is."""
+    return max((cell_len(word) for word in text.plain.split()), default=0)
 
 
 class Hanging:
@@ -26,9 +32,11 @@ class Hanging:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lines."""
-        first, *others = self._text.wrap(console, max(1, options.max_width - self._indent), overflow="fold") or [Text()]
-        yield first
-        for line in others:
+        lines = self._text.wrap(console, options.max_width, overflow="fold") or [Text()]
+        yield lines[0]
+        rest = self._text[len(lines[0]) :] if len(lines) > 1 else Text()
+        rest = rest[len(rest.plain) - len(rest.plain.lstrip()) :]
+        for line in rest.wrap(console, max(1, options.max_width - self._indent), overflow="fold") if rest else ():
             yield Text.assemble(" " * self._indent, line)
 
 
@@ -48,27 +56,36 @@ class Listing:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """A table, or lines."""
-        if self._fits(options.max_width):
-            yield self._table()
+        widths = self._widths(options.max_width)
+        if widths is not None:
+            yield self._table(widths)
         else:
             yield from self._folded()
 
-    def _fits(self, width: int) -> bool:
-        *others, last = (
-            max(len(heading), *(row[column].cell_len for row in self._rows), 0)
-            for column, heading in enumerate(self._headings)
-        )
-        left = width - sum(others) - GAP * len(others)
-        if last <= left:
-            return True
-        words = (len(word) for row in self._rows for word in row[-1].plain.split())
-        return left >= LEAST_LAST and (self._last_folds or max(words, default=0) <= left)
+    def _widths(self, available: int) -> list[int] | None:
+        """A width for each column in which no word is broken; None where that takes more than is available.
 
-    def _table(self) -> Table:
+        The first column is never folded: its lines would begin where our own do.
+        """
+        columns = list(zip(map(Text, self._headings), *self._rows, strict=True))
+        widths = [max(cell.cell_len for cell in column) for column in columns]
+        least = [max(longest_word(cell) for cell in column) for column in columns]
+        if self._last_folds:
+            least[-1] = 0
+        least = [max(word, min(width, LEAST)) for word, width in zip(least, widths, strict=True)]
+        least[0] = widths[0]
+        available -= GAP * (len(widths) - 1)
+        if sum(least) > available:
+            return None
+        while sum(widths) > available:
+            widest = max(range(len(widths)), key=lambda column: widths[column] - least[column] and widths[column])
+            widths[widest] -= 1
+        return widths
+
+    def _table(self, widths: list[int]) -> Table:
         made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
-        for heading in self._headings[:-1]:
-            made.add_column(heading, no_wrap=True)
-        made.add_column(self._headings[-1], overflow="fold")
+        for heading, width in zip(self._headings, widths, strict=True):
+            made.add_column(heading, width=width, overflow="fold")
         for row in self._rows:
             made.add_row(*row)
         return made

@@ -78,8 +78,7 @@ def materialize(
     pool = names.sandbox if isinstance(sandbox, SandboxResource) and sandbox.is_shared(project) else None
     try:
         with losses_raised():
-            if current:
-                register(instance, project)
+            register(instance, project, version)  # also one that another machine recorded in the same store
             report_killed(instance)
         with losses_raised(), living() as tags, taking_turns(instance, pool, tags[TAG]):
             result = job.execute_in_process(

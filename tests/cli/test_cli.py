@@ -11,6 +11,22 @@ from tests.support.projects import NO_FAILURE, case, rules, write_project
 from tests.support.runs import COUNTED_TILL, home
 
 
+def test_a_version_that_another_machine_recorded_is_registered_and_judged(
+    tmp_path: Path, oloproof: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_project(tmp_path / "till", release=rules(NO_FAILURE))
+    for machine, version in (("one", "v1"), ("other", "v2")):
+        (tmp_path / machine).mkdir()
+        monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / machine))
+        suite = root / "oloproof.yaml"
+        suite.write_text(suite.read_text().replace('"v1"', f'"{version}"'))
+        if machine == "one":
+            assert oloproof("run", "--project", root).code == 0
+    judged = oloproof("run", "--version", "v1", "--json", "--project", root)
+    assert (judged.code, judged.document["gate"]["action"]) == (0, "ALLOW")
+    assert judged.document["cache"]["executions"] == {"hit": 3, "miss": 0}
+
+
 @pytest.mark.usefixtures("in_shared_home")
 def test_an_edit_of_the_agent_without_a_new_version_is_warned_of(oloproof: Command, tmp_path: Path) -> None:
     root = write_project(tmp_path, app=COUNTED_TILL, release=rules(NO_FAILURE))
