@@ -17,6 +17,7 @@ from oloproof_dagster.decision.decide import SuiteFacts, decide, settle
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.parquet import Stored
+from oloproof_dagster.evidence.past_decisions import PastDecision, note_decision
 from oloproof_dagster.project.files import file_digest
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.project.release_yaml import GATE_CHECK, Policy
@@ -84,12 +85,28 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
         facts = SuiteFacts(noted["clustered"], noted["n_clusters"], noted["partial"])
         row = settle(policy, rows, facts)
         result = stage.materialize(lambda: NewTable((row,)), decisions, partial=facts.partial)
+        note_decision(stage.evidence, stage.version, _past(stage, row, noted))
         yield result._replace(
             metadata={**(result.metadata or {}), **shown(row, rows), "policy": policy_digest},
             check_results=checks(policy, row, rows),
         )
 
     return [decisions, gate]
+
+
+def _past(stage: Stage, row: GateRow, noted: dict[str, Any]) -> PastDecision:
+    """The decision as the version's history has it."""
+    tables = {name: stage.evidence.table(name, stage.version).facts() for name in ("transformed_cases", "trajectories")}
+    return PastDecision(
+        run=stage.context.run.run_id,
+        attempt=tables["trajectories"].get("attempt"),
+        action=row.action,
+        exit_code=row.exit_code,
+        suite=tables["transformed_cases"].get("suite_digest"),
+        policy=noted["policy"],
+        labels=noted["labels"],
+        code=tables["trajectories"].get("code"),
+    )
 
 
 def digest_of_policy(policy: Policy | None) -> str:

@@ -179,15 +179,14 @@ def ui(project: "Project", port: int, host: str) -> int:
 )
 @json_option
 def versions(project: "Project", add: bool, as_json: bool) -> int:
-    """List the versions evaluated, with their Gates.
+    """List the versions evaluated, with their Gates and suites, unfinished ones too.
 
     \b
     Example:
       oloproof versions --register
     """
     from oloproof_dagster.cli.console import print_versions, printer
-    from oloproof_dagster.project.evidence_place import evidence_of
-    from oloproof_dagster.report.runs import load_run
+    from oloproof_dagster.report.versions import recorded_versions
 
     if add:
         from oloproof_dagster.assets.automation import register
@@ -196,24 +195,40 @@ def versions(project: "Project", add: bool, as_json: bool) -> int:
         with open_instance(project) as instance:
             new = register(instance, project)
         print_error(f"version {project.version!r} {'is registered now' if new else 'was registered already'}")
-    evidence = evidence_of(project)
-    rows = [
-        {
-            "version": version,
-            "current": version == project.version,
-            "gate": load_run(project, version).gate,
-            "executed": len(evidence.table("trajectories", version)),
-            "former_attempts": len(evidence.former_attempts(version)),
-        }
-        for version in evidence.versions()
-        if evidence.table("transformed_cases", version).exists
-    ]
+    rows = recorded_versions(project)
     if as_json:
         print_json(rows)
     elif rows:
         print_versions(printer(), rows)
     else:
         click.echo("No version is recorded yet; `oloproof run` evaluates the current one.")
+    return 0
+
+
+@command()
+@version_option
+@json_option
+def history(project: "Project", version: str | None, as_json: bool) -> int:
+    """List every decision that was made of a version, oldest first, and what it was made on.
+
+    \b
+    Example:
+      oloproof history --version v1
+    """
+    from dataclasses import asdict
+
+    from oloproof_dagster.cli.console import print_history, printer
+    from oloproof_dagster.evidence.past_decisions import past_decisions
+    from oloproof_dagster.project.evidence_place import evidence_of
+
+    version = project.version if version is None else version
+    found = past_decisions(evidence_of(project), version)
+    if as_json:
+        print_json([asdict(each) for each in found])
+    elif found:
+        print_history(printer(), found)
+    else:
+        print_error(f"no decision is noted of version {version!r}")
     return 0
 
 

@@ -15,6 +15,7 @@ from oloproof_dagster.as_data import on_a_terminal
 from oloproof_dagster.cli.channel import to_parent
 from oloproof_dagster.cli.listing import Hanging, Listing, plain
 from oloproof_dagster.digests import integers_of_any_size
+from oloproof_dagster.evidence.past_decisions import PastDecision
 
 ACTIONS = {"ALLOW": "bold green", "WARN": "bold yellow", "BLOCK": "bold red"}
 STATUSES = {"passed": "green", "failed": "bold red", "missing": "yellow", "not_applicable": "dim"}
@@ -55,22 +56,39 @@ def heading(console: Console, text: str) -> None:
 
 
 def print_versions(console: Console, rows: Sequence[dict[str, Any]]) -> None:
-    """Prints the versions evaluated, one a line, with their Gates."""
-    listed = table("version", "gate", "exit code", "executed", "former attempts")
+    """Prints the versions evaluated, one a line, with their Gates; an unfinished run is shown as far as it is."""
+    listed = table("version", "gate", "exit code", "suite", "executed", "former attempts")
     for row in rows:
-        gate = row["gate"]
-        action = Text(gate["action"], ACTIONS[gate["action"]]) if gate else Text("not decided", "dim")
-        name = (
-            plain(row["version"]) if not row["current"] else Text.assemble(plain(row["version"]), (" (current)", "dim"))
-        )
+        gate, current = row["gate"], Text(" (current)", "dim") if row["current"] else Text()
+        unfinished = "" if row["complete"] else f" of {row['to_execute']}, attempt {row['attempt']} not finished"
         listed.add_row(
-            name,
-            action,
+            Text.assemble(plain(row["version"]), current),
+            Text(gate["action"], ACTIONS[gate["action"]]) if gate else Text("not decided", "dim"),
             str(gate["exit_code"]) if gate else "",
-            f"{row['executed']}",
+            short(row["suite"]),
+            f"{row['executed']}{unfinished}",
             str(row["former_attempts"] or ""),
         )
     console.print(listed)
+
+
+def print_history(console: Console, decisions: Sequence[PastDecision]) -> None:
+    """Prints the decisions that were made of a version, one a line, with what they were made on."""
+    listed = table("decided", "run", "gate", "exit", "suite", "policy", "labels", "code")
+    for each in decisions:
+        listed.add_row(
+            each.at.removesuffix("+00:00") + "Z",
+            each.run[:8],
+            Text(each.action, ACTIONS.get(each.action, "")),
+            str(each.exit_code),
+            *map(short, (each.suite, each.policy, each.labels, each.code)),
+        )
+    console.print(listed)
+
+
+def short(digest: str | None) -> str:
+    """The first eight digits of a digest, as people compare them."""
+    return (digest or "").removeprefix("sha256:")[:8]
 
 
 def print_labels(console: Console, rows: Sequence[dict[str, Any]]) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from oloproof_dagster import load_run
+from oloproof_dagster.local_run.instance import DAGSTER_YAML
 from tests.support.command import Command, assert_one_line, calls
+from tests.support.engine import Engine
 from tests.support.projects import NO_FAILURE, case, rules, write_project
 from tests.support.runs import COUNTED_TILL, home
 
@@ -17,6 +19,7 @@ def test_a_version_that_another_machine_recorded_is_registered_and_judged(
     root = write_project(tmp_path / "till", release=rules(NO_FAILURE))
     for machine, version in (("one", "v1"), ("other", "v2")):
         (tmp_path / machine).mkdir()
+        (tmp_path / machine / "dagster.yaml").write_text(DAGSTER_YAML)
         monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / machine))
         suite = root / "oloproof.yaml"
         suite.write_text(suite.read_text().replace('"v1"', f'"{version}"'))
@@ -25,6 +28,35 @@ def test_a_version_that_another_machine_recorded_is_registered_and_judged(
     judged = oloproof("run", "--version", "v1", "--json", "--project", root)
     assert (judged.code, judged.document["gate"]["action"]) == (0, "ALLOW")
     assert judged.document["cache"]["executions"] == {"hit": 3, "miss": 0}
+
+
+@pytest.mark.usefixtures("in_shared_home")
+def test_judging_again_adds_a_decision_to_the_history_and_takes_none_away(oloproof: Command, tmp_path: Path) -> None:
+    root = write_project(tmp_path, release=rules(NO_FAILURE))
+    assert oloproof("history", "--project", root).err == "no decision is noted of version 'v1'\n"
+    assert oloproof("run", "--project", root).code == 0
+    assert oloproof("run", "--project", root).code == 0
+    data = root / "data/cases.jsonl"
+    data.write_text(data.read_text().replace('"balance": 1,', '"balance": 9,'))
+    (root / "oloproof.yaml").write_text((root / "oloproof.yaml").read_text().replace('"v1"', '"v2"'))
+    assert oloproof("run", "--version", "v1", "--project", root).code == 1
+    first, second = oloproof("history", "--version", "v1", "--json", "--project", root).document
+    assert [each["action"] for each in (first, second)] == ["ALLOW", "BLOCK"]
+    assert first["suite"] != second["suite"]
+    assert all(first[name] == second[name] for name in ("policy", "labels", "code", "attempt"))
+    lines = oloproof("history", "--version", "v1", "--project", root).out.splitlines()
+    assert len(lines) == 3
+    assert second["suite"].removeprefix("sha256:")[:8] in lines[-1]
+    assert second["suite"].removeprefix("sha256:")[:8] in oloproof("versions", "--project", root).out
+
+
+@pytest.mark.usefixtures("in_shared_home")
+def test_an_unfinished_run_is_listed_as_far_as_it_is(oloproof: Command, tmp_path: Path) -> None:
+    root = write_project(tmp_path, release=rules(NO_FAILURE))
+    Engine(root).execute()
+    assert "3 of 3, attempt 1 not finished" in oloproof("versions", "--project", root).out
+    (row,) = oloproof("versions", "--json", "--project", root).document
+    assert (row["gate"], row["complete"], row["executed"]) == (None, False, 3)
 
 
 @pytest.mark.usefixtures("in_shared_home")

@@ -69,7 +69,8 @@ def test_debug_shows_where_a_mistake_was_found(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "command", ["init", "check", "run", "inspect", "ui", "labels export", "labels status", "versions", "export"]
+    "command",
+    ["init", "check", "run", "inspect", "ui", "labels export", "labels status", "versions", "history", "export"],
 )
 def test_every_commands_help_has_an_example(command: str, oloproof: Command) -> None:
     answer = oloproof(*command.split(), "--help")
