@@ -190,7 +190,20 @@ def test_the_image_installs_extras_that_there_are() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     (default,) = (line.partition("=")[2] for line in instructions("ARG") if line.startswith("EXTRAS="))
     assert {*default.split(","), "k8s"} <= extras.keys()
-    assert any('"oloproof-dagster[${EXTRAS}]"' in line for line in instructions("RUN"))
+
+
+def test_the_image_installs_the_wheel_by_its_path_so_that_no_index_can_offer_another() -> None:
+    (installs,) = (line for line in instructions("RUN") if "${EXTRAS}" in line)
+    assert installs.startswith("set -- /wheels/oloproof_dagster-*.whl && test $# = 1 &&")
+    assert installs.endswith('"$1[${EXTRAS}]"')
+    assert "oloproof-dagster" not in "".join(instructions("RUN"))
+
+
+def test_images_are_named_by_their_whole_version() -> None:
+    (python,) = (line.partition("=")[2] for line in instructions("ARG") if line.startswith("PYTHON="))
+    assert re.match(r"\d+\.\d+\.\d+-", python)
+    (database,) = {each["image"] for each in services().values()} - {each["image"] for each in own_services().values()}
+    assert re.fullmatch(r"postgres:\d+\.\d+", database)
 
 
 def test_the_image_runs_as_one_who_may_write_where_volumes_are_mounted_and_nowhere_else() -> None:
@@ -248,7 +261,7 @@ def test_kubernetes_own_client_knows_every_key_of_the_manifests() -> None:
 
 def test_what_the_cluster_names_is_there() -> None:
     account = {each["metadata"]["name"] for each in manifests() if each["kind"] == "ServiceAccount"}
-    assert {name for name, pod in pods().items() if "serviceAccountName" in pod["spec"]} == {"daemon", "webserver"}
+    assert {name for name, pod in pods().items() if "serviceAccountName" in pod["spec"]} == {"daemon"}
     for pod in pods().values():
         assert {pod["spec"].get("serviceAccountName", "oloproof")} == account
         mounted = {volume["name"]: volume["configMap"]["name"] for volume in pod["spec"]["volumes"]}
@@ -266,6 +279,13 @@ def test_what_the_cluster_names_is_there() -> None:
     assert set(launcher["env_secrets"]) == SECRETS.keys()
     assert launcher["job_namespace"] == read("k8s/kustomization.yaml")["namespace"]
     assert launcher["dagster_home"] == image_environment()["DAGSTER_HOME"]
+
+
+def test_only_the_daemon_holds_a_token_of_the_cluster_and_no_container_a_capability() -> None:
+    without = {name for name, pod in pods().items() if pod["spec"].get("automountServiceAccountToken") is False}
+    assert without == pods().keys() - {"daemon"}
+    for container in containers():
+        assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def test_services_of_the_cluster_lead_to_the_ports_of_their_pods() -> None:
@@ -327,6 +347,8 @@ def test_a_run_of_the_cluster_gets_a_pod_with_the_instance_the_secrets_and_the_r
     (container,) = job.spec.template.spec.containers
     assert container.image == "registry.example.com/oloproof-project:1"
     assert job.spec.ttl_seconds_after_finished == 86400
+    assert container.security_context.capabilities.drop == ["ALL"]
+    assert container.security_context.allow_privilege_escalation is False
     assert container.resources.requests == {"cpu": "1", "memory": "2Gi"}
     assert {each.secret_ref.name for each in container.env_from if each.secret_ref} == SECRETS.keys()
     assert [mount.mount_path for mount in container.volume_mounts] == ["/dagster/dagster.yaml"]
