@@ -56,5 +56,6 @@ def require_packages(url: str) -> None:
     if missing:
         extra = EXTRAS.get(scheme, "az")
         raise ConfigError(
-            f"{url} needs {' and '.join(missing)}, which is not installed: pip install 'oloproof-dagster[{extra}]'"
+            f"{url} needs {' and '.join(missing)}, which is not installed: pip install {' '.join(missing)}, or install"
+            f" Oloproof's wheel file with its extra, oloproof_dagster-....whl[{extra}]"
         )

@@ -438,13 +438,13 @@ def test_a_store_that_nothing_installed_can_reach_names_the_extra(tmp_path: Path
     root = till(tmp_path / "till", "s3://evidence/never")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "boto3", None)
-        with pytest.raises(ConfigError, match=r"needs boto3, .*pip install 'oloproof-dagster\[s3\]'"):
+        with pytest.raises(ConfigError, match=r"needs boto3, .*pip install boto3, or .*whl\[s3\]"):
             load_run(root)
         patch.setitem(sys.modules, "obstore", None)
-        with pytest.raises(ConfigError, match=r"needs obstore and boto3, .*pip install 'oloproof-dagster\[s3\]'"):
+        with pytest.raises(ConfigError, match=r"needs obstore and boto3, .*pip install obstore boto3, or .*\[s3\]"):
             load_run(root)
         for url, extra in (("gs://evidence", "gs"), ("abfs://evidence", "az")):
-            with pytest.raises(ConfigError, match=rf"needs obstore, .*pip install 'oloproof-dagster\[{extra}\]'"):
+            with pytest.raises(ConfigError, match=rf"needs obstore, .*pip install obstore, or .*\[{extra}\]"):
                 Evidence(url)
 
 
