@@ -4,6 +4,7 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import dagster as dg
@@ -64,7 +65,28 @@ def dagster_home(project: Project) -> Path:
         raise ConfigError(
             f"{home}: cannot be written: {error.strerror}; set DAGSTER_HOME to a folder that can"
         ) from None
-    return home
+    return home if _survives_a_url(home) else _linked(home)
+
+
+def _survives_a_url(home: Path) -> bool:
+    """Whether Dagster, which names its history's files by a URL, finds them in this folder (`?` or `%` in its name)."""
+    return make_url(f"sqlite:///{home}").database == str(home)
+
+
+def _linked(home: Path) -> Path:
+    """The folder by another name: a link to it among the user's caches. The files are where they always are."""
+    caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    link = caches / "oloproof" / "homes" / sha256(os.fsencode(home)).hexdigest()[:16]
+    try:
+        if not link.is_symlink() or os.readlink(link) != str(home):
+            link.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            coming = link.with_name(f".{link.name}.{os.getpid()}")
+            coming.unlink(missing_ok=True)
+            coming.symlink_to(home)
+            coming.replace(link)
+    except OSError:
+        return home  # refused where it is opened
+    return link
 
 
 @contextmanager
@@ -101,7 +123,7 @@ def for_commands(ref: InstanceRef, home: Path) -> InstanceRef:
     default = InstanceRef.config_defaults(str(home))
     if ref.storage_data != default["storage"]:
         return ref
-    if make_url(f"sqlite:///{home}").database != str(home):
+    if not _survives_a_url(home):
         raise ConfigError(
             f"{home}: Dagster names its history's files by a URL, which this folder's name does not survive (? or %);"
             " rename the folder, or set DAGSTER_HOME to another"

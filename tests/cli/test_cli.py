@@ -30,6 +30,20 @@ def test_a_version_that_another_machine_recorded_is_registered_and_judged(
     assert judged.document["cache"]["executions"] == {"hit": 3, "miss": 0}
 
 
+@pytest.mark.parametrize("name", ["a?b", "a%20b"])
+def test_a_projects_folder_may_have_any_name_and_nothing_is_left_beside_it(
+    tmp_path: Path, oloproof: Command, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    root = write_project(tmp_path / "projects" / name, release=rules(NO_FAILURE))
+    assert oloproof("run", "--project", root).code == 0
+    again = oloproof("run", "--json", "--project", root)
+    assert again.document["cache"]["executions"] == {"hit": 3, "miss": 0}
+    assert (root / ".oloproof/dagster/history/runs.db").is_file()
+    assert [path.name for path in root.parent.iterdir()] == [name]
+    assert [path for path in tmp_path.glob("caches/**/*") if path.is_file()] == []
+
+
 @pytest.mark.usefixtures("in_shared_home")
 def test_judging_again_adds_a_decision_to_the_history_and_takes_none_away(oloproof: Command, tmp_path: Path) -> None:
     root = write_project(tmp_path, release=rules(NO_FAILURE))

@@ -154,18 +154,17 @@ def test_a_dagster_of_other_private_names_is_used_as_it_is(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("name", ["a?b", "a%20b"])
-def test_a_folder_whose_name_no_url_holds_is_refused_and_works_with_a_home_elsewhere(
+def test_a_home_of_ones_own_whose_name_no_url_holds_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = write_project(tmp_path / name, release=rules(NO_FAILURE))
-    if sa.make_url(f"sqlite:///{root}").database != str(root):  # before SQLAlchemy 2.1 a % is no escape
-        with pytest.raises(ConfigError, match=r"rename the folder, or set DAGSTER_HOME"):
-            run(root)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    home = tmp_path / "home"
+    project = load_project(write_project(tmp_path / "till", release=rules(NO_FAILURE)))
+    home = tmp_path / name
     home.mkdir()
     monkeypatch.setenv("DAGSTER_HOME", str(home))
-    assert run(root).status == dg.DagsterRunStatus.SUCCESS
+    if sa.make_url(f"sqlite:///{home}").database != str(home):  # before SQLAlchemy 2.1 a % is no escape
+        with pytest.raises(ConfigError, match=r"rename the folder, or set DAGSTER_HOME"), open_instance(project):
+            pass
+    assert {path.name for path in tmp_path.iterdir()} == {"till", name}
 
 
 def test_a_run_writes_a_bounded_number_of_events_whatever_the_number_of_cases(tmp_path: Path) -> None:
