@@ -120,6 +120,6 @@ def _record(line: bytes) -> list[Any] | None:
             return None
     with suppress(ValueError, RecursionError):
         match json.loads(line):
-            case [str(_), *_] as record:
-                return record
+            case [str(key), *rest]:
+                return [key, *rest]
     return None
