@@ -13,6 +13,7 @@ import dagster as dg
 
 from oloproof_dagster.assets.metrics import is_clustered
 from oloproof_dagster.assets.stage import Names, NewTable, Stage
+from oloproof_dagster.decision.advice import LOOKS
 from oloproof_dagster.decision.decide import SuiteFacts, decide, settle
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import EvidenceError
@@ -21,9 +22,11 @@ from oloproof_dagster.evidence.past_decisions import PastDecision, note_decision
 from oloproof_dagster.project.files import file_digest
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.project.release_yaml import GATE_CHECK, Policy
+from oloproof_dagster.records.reasons import DecisionReason
 from oloproof_dagster.records.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, SuiteRow
 from oloproof_dagster.report.markdown import table
 from oloproof_dagster.suite.labels import unchecked_criteria, validities
+from oloproof_dagster.wording import interval_text
 
 GROUP = "release"
 
@@ -210,16 +213,17 @@ def shown(gate: GateRow, decisions: tuple[DecisionRow, ...]) -> dict[str, Any]:
             row.state,
             f"{row.metric} {'max_failures' if row.direction == 'count' else row.direction} {row.threshold:g}",
             f"{row.n_passed}/{row.n_observed}" + (f" +{row.n_missing} missing" if row.n_missing else ""),
-            "" if row.lower is None or row.upper is None else f"{row.lower:.3f} to {row.upper:.3f}",
+            interval_text(row.lower, row.upper),
             ", ".join(parse_canonical(row.reasons)) + (f". {row.advice}" if row.advice else ""),
         )
         for row in decisions
     ]
+    looked = any(DecisionReason.INTERVAL_OVERLAPS_THRESHOLD in parse_canonical(row.reasons) for row in decisions)
     return {
         "action": gate.action,
         "exit_code": gate.exit_code,
         "reasons": parse_canonical(gate.reasons),
-        "rules": dg.MarkdownMetadataValue(table(heading, rows)),
+        "rules": dg.MarkdownMetadataValue(table(heading, rows) + (f"\n\n{LOOKS}" if looked else "")),
     }
 
 

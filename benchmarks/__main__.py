@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def coverage(smoke: bool) -> Iterator[Figure]:
-    """The guarded interval's errors in some cells of each group; `python -m benchmarks.coverage` takes all of them."""
+    """The spacing bound's errors in some cells of each group; `python -m benchmarks.coverage` takes all of them."""
     for found in simulated.smoke():
         worst = max(each.worst for each in found)
         yield f"{found[0].cell.group}, errors over promised", f"{worst:.2f}", f"{simulated.LIMIT:g}"

@@ -6,17 +6,13 @@ cell is case-weighted: expected passes over expected verdicts.
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betaln, gammaln
 
-from benchmarks.coverage_bounds import Array, Moments, Suites
-from oloproof_dagster.decision.intervals import Clusters
+from benchmarks.coverage_bounds import Array, Counts
 
-Counts = NDArray[np.int64]
 Model = Literal["beta-binomial", "whole"]
 """How verdicts of one cluster are correlated: every cluster has a rate of its own, from a beta distribution; or some
 clusters pass or fail as a whole and the verdicts of the others are independent."""
@@ -36,7 +32,7 @@ class Cell:
     """Suites of `kinds` of clusters.
 
     `correlation` is that of two verdicts of one cluster, in [0, 1]. `missing` holds the chances that a pass and that
-    a failure goes unseen. With `drawn` sizes come by chance too; the product then gives bounds to some suites only.
+    a failure goes unseen. With `drawn` sizes come by chance too.
     """
 
     group: str
@@ -63,20 +59,9 @@ class Cell:
         """The one-sided error that the level promises."""
         return (1 - self.level) / 2
 
-    @property
-    def within_validated_range(self) -> bool:
-        """Whether the product gives bounds to clusters of these sizes."""
-        return within_validated_range(tuple((kind.size, round(kind.count)) for kind in self.kinds))
-
     def __str__(self) -> str:
         kinds = " + ".join(f"{kind.count:g} of {kind.size} passing {kind.rate:g}" for kind in self.kinds)
         return f"{kinds}, {self.model} {self.correlation:g}"
-
-
-@cache
-def within_validated_range(sizes: tuple[tuple[int, int], ...]) -> bool:
-    """Whether the product gives bounds to clusters given as (size, how many)."""
-    return Clusters.of((size, 0, 0) for size, count in sizes for _ in range(count)).within_validated_range
 
 
 def passes(size: int, rate: float, model: Model, correlation: float) -> Array:
@@ -101,12 +86,7 @@ def passes(size: int, rate: float, model: Model, correlation: float) -> Array:
     return np.asarray(chances / chances.sum(), dtype=np.float64)
 
 
-def draw(cell: Cell, n_suites: int, rng: np.random.Generator) -> Suites:
-    """The moments of suites of a cell."""
-    return summed(*drawn_clusters(cell, n_suites, rng))
-
-
-def drawn_clusters(cell: Cell, n_suites: int, rng: np.random.Generator) -> tuple[Counts, Array]:
+def draw(cell: Cell, n_suites: int, rng: np.random.Generator) -> tuple[Counts, Array]:
     """Suites of a cell: how many of their clusters came out each way, and the ways.
 
     A way is (size, passes with missing verdicts failed, passes with missing verdicts passed).
@@ -119,17 +99,6 @@ def drawn_clusters(cell: Cell, n_suites: int, rng: np.random.Generator) -> tuple
         of_kinds = zip(cell.kinds, chances, strict=True)
         counts = np.concatenate([rng.multinomial(round(kind.count), each, n_suites) for kind, each in of_kinds], axis=1)
     return counts, np.concatenate(ways)
-
-
-def summed(counts: Counts, ways: Array) -> Suites:
-    """The moments of suites given as how many of their clusters came out each way."""
-    size, low, high = ways.T
-    times = counts.astype(np.float64)
-    low_sums, high_sums = (
-        Moments(*(times @ np.stack([size**0, size, size**2, passed, passed**2, passed * size], axis=1)).T)
-        for passed in (low, high)
-    )
-    return Suites(low_sums, high_sums, np.where(counts > 0, size, 0).max(axis=1))
 
 
 def _outcomes(kind: Kind, cell: Cell) -> tuple[Array, Array]:

@@ -1,8 +1,9 @@
 """Plain English for whoever reads an error: plurals, near misses, values cut short."""
 
+import decimal
 import difflib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from oloproof_dagster.digests import integers_of_any_size
 
@@ -32,3 +33,16 @@ def shortened(value: Any) -> str:
     with integers_of_any_size():
         text = repr(value[:100] if isinstance(value, str) else value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def outwards(bound: float, side: Literal["lower", "upper"], digits: int = 3) -> str:
+    """A bound rounded away from its interval: a lower bound of 0.849996 is 0.849, an upper one of 0.9501 is 0.951."""
+    rounding = decimal.ROUND_FLOOR if side == "lower" else decimal.ROUND_CEILING
+    return str(decimal.Decimal(repr(float(bound))).quantize(decimal.Decimal(1).scaleb(-digits), rounding))
+
+
+def interval_text(lower: float | None, upper: float | None) -> str:
+    """`0.857 to 1.000`, rounded outwards; empty where there is no interval."""
+    if lower is None or upper is None:
+        return ""
+    return f"{outwards(lower, 'lower')} to {outwards(upper, 'upper')}"

@@ -72,8 +72,8 @@ def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Ite
     if clustered and not policy.allow_approximate_methods:
         yield Finding(
             "note",
-            "the suite is clustered and release.yaml does not set allow_approximate_methods: every"
-            " interval rule will be MANUAL_REVIEW",
+            "the suite is clustered and release.yaml does not set allow_approximate_methods: interval"
+            " rules over clusters of several verdicts will be MANUAL_REVIEW",
         )
     if clustered and n_clusters < policy.min_clusters:
         yield Finding(

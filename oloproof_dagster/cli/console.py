@@ -16,6 +16,7 @@ from oloproof_dagster.cli.channel import to_parent
 from oloproof_dagster.cli.listing import Hanging, Listing, plain
 from oloproof_dagster.digests import integers_of_any_size
 from oloproof_dagster.evidence.past_decisions import PastDecision
+from oloproof_dagster.wording import outwards
 
 ACTIONS = {"ALLOW": "bold green", "WARN": "bold yellow", "BLOCK": "bold red"}
 STATUSES = {"passed": "green", "failed": "bold red", "missing": "yellow", "not_applicable": "dim"}
@@ -103,7 +104,7 @@ def print_labels(console: Console, rows: Sequence[dict[str, Any]]) -> None:
             str(row["labelled"]),
             str(row["kept"]),
             str(row["stale"]),
-            f"{row['lower']:.3f}",
+            outwards(row["lower"], "lower"),
             minimum,
             checked,
         )

@@ -9,7 +9,9 @@ from rich.text import Text
 from oloproof_dagster.as_data import on_a_terminal
 from oloproof_dagster.cli.console import ACTIONS, heading, table
 from oloproof_dagster.cli.listing import Hanging, plain
-from oloproof_dagster.wording import counted
+from oloproof_dagster.decision.advice import LOOKS
+from oloproof_dagster.records.reasons import DecisionReason
+from oloproof_dagster.wording import counted, interval_text
 
 STATES = {"PASS": "green", "FAIL": "bold red", "INSUFFICIENT_EVIDENCE": "yellow", "MANUAL_REVIEW": "magenta"}
 
@@ -21,10 +23,9 @@ def rate(row: dict[str, Any]) -> str:
 
 
 def interval(row: dict[str, Any]) -> str:
-    """`0.858 to 1.000`; empty where nothing was estimated."""
-    if row["lower"] is None or row["upper"] is None:
-        return "no interval"
-    return f"{row['lower']:.3f} to {row['upper']:.3f}"
+    """`0.857 to 1.000`, rounded outwards, and that it decides nothing where too few clusters stand behind it."""
+    text = interval_text(row["lower"], row["upper"]) or "no interval"
+    return f"{text} ({row['caution']})" if row.get("caution") else text
 
 
 def bar(row: dict[str, Any]) -> str:
@@ -98,6 +99,8 @@ def print_decisions(console: Console, decisions: Sequence[dict[str, Any]]) -> No
         advice = f" {row['advice']}" if row["advice"] else ""
         rule = Text(on_a_terminal(row["rule_id"]), STATES[row["state"]])
         console.print(Hanging(Text.assemble(rule, plain(f":{why}{advice}"))))
+    if any(DecisionReason.INTERVAL_OVERLAPS_THRESHOLD in row["reasons"] for row in decisions):
+        console.print(Text(LOOKS, "dim"))
 
 
 def print_metrics(console: Console, metrics: Sequence[dict[str, Any]], title: str) -> None:

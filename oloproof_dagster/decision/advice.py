@@ -1,29 +1,34 @@
 """One line for a rule that the evidence did not decide: how much evidence would, or what stands in the way.
 
-Reads a rule and its metric, and evaluates the same intervals as `metrics` at more cases of the same rates. `gate`
-puts the line into the decision.
+Reads a rule and its metric; `planning` counts what more evidence would show. `gate` puts the line into the decision.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from oloproof_dagster.decision.bar import against_the_bar
-from oloproof_dagster.decision.intervals import (
-    FEWEST_CLUSTERS,
-    LARGEST_CLUSTER_SHARE,
-    LARGEST_SIZE_VARIATION,
-    Interval,
-    clopper_pearson_missing_bounded,
-    korn_graubard_guarded,
-)
+from oloproof_dagster.decision.intervals import FEWEST_CLUSTERS, Interval
 from oloproof_dagster.decision.metrics import clusters_of
+from oloproof_dagster.decision.planning import (
+    counted_towards,
+    deciding_by_chance,
+    interval_of,
+    smallest_deciding,
+    units,
+)
+from oloproof_dagster.decision.spacing import PASSED, Cluster
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.project.release_yaml import Rule, State
 from oloproof_dagster.records.reasons import DecisionReason, VerdictReason
 from oloproof_dagster.records.tables import MetricRow
+from oloproof_dagster.wording import outwards, shortened
 
-REALISTIC = 10_000_000
-"""The most verdicts of one criterion that advice asks for."""
+LOOKS = (
+    "Plan the number of cases, then decide once: a suite that is extended and decided again has looked twice."
+    " L looks want a confidence_level of 1 - (1 - confidence_level)/L."
+)
+"""What stands once under advice that names numbers of cases."""
 
 _MEANINGS = {reason.value: reason.meaning for reason in VerdictReason}
 
@@ -48,12 +53,14 @@ def advice(
             "a person decides this rule (requires_manual_review); its numbers are shown for them"
         ),
         DecisionReason.APPROXIMATE_METHOD_NOT_PERMITTED: lambda: (
-            "set allow_approximate_methods: true in release.yaml if clustered evidence may decide"
+            "set allow_approximate_methods: true in release.yaml if an interval of clustered verdicts may decide"
         ),
         DecisionReason.NO_OBSERVATIONS: lambda: _nothing_observed(metric),
         DecisionReason.INSUFFICIENT_CLUSTERS: lambda: _few_clusters(metric, min_clusters, suite_clusters),
         DecisionReason.MISSINGNESS_EXCEEDS_POLICY: lambda: _much_missing(rule, metric),
-        DecisionReason.CLUSTER_SIZES_OUTSIDE_VALIDATED_RANGE: lambda: _sizes(metric),
+        DecisionReason.TOO_FEW_ELIGIBLE: lambda: (
+            f"needs at least {rule.min_eligible} eligible cases, {metric.n_eligible} are"
+        ),
         DecisionReason.INTERVAL_OVERLAPS_THRESHOLD: lambda: _more_cases(rule, metric),
         DecisionReason.MISSING_COULD_CHANGE_OUTCOME: lambda: _count_in_doubt(rule, metric),
     }
@@ -61,75 +68,38 @@ def advice(
     return "; ".join(sentence for sentence in found if sentence) or reasons[0].meaning
 
 
-def interval_at(metric: MetricRow, factor: float) -> Interval:
-    """The metric's interval at `factor` times as many cases, with the same rates, missing share and cluster sizes.
-
-    `factor` is any number of at least 1; at 1 it is the metric's own interval. The metric has an interval.
-    """
-    clusters = clusters_of(metric)
-    if clusters is None:
-        counts = (metric.n_passed * factor, metric.n_observed * factor, metric.n_missing * factor)
-        return clopper_pearson_missing_bounded(*counts, metric.confidence_level)
-    interval = korn_graubard_guarded(clusters.scaled(factor), metric.confidence_level)
-    assert interval is not None  # at two clusters or more, as the metric's own
-    return interval
-
-
-def units(metric: MetricRow) -> int:
-    """What more evidence is counted in: eligible cases, or the clusters that they come in."""
-    clusters = clusters_of(metric)
-    return metric.n_eligible if clusters is None else int(clusters.low.n_clusters)
-
-
-def smallest_deciding(rule: Rule, metric: MetricRow, state: State) -> int | None:
-    """The smallest number of units at which the same rates would give an interval rule that state.
-
-    None above REALISTIC verdicts. The rule is undecided at the metric's own interval; with more evidence of the same
-    rates both bounds only close in on the rates, so that bisection finds the number.
-    """
-
-    def decides(n_units: int) -> bool:
-        interval = interval_at(metric, n_units / have)
-        return against_the_bar(rule, interval.lower, interval.upper)[0] == state
-
-    have = undecided = units(metric)
-    decided = have * REALISTIC // metric.n_eligible
-    if decided <= have or not decides(decided):
-        return None
-    while decided - undecided > 1:
-        middle = (undecided + decided) // 2
-        if decides(middle):
-            decided = middle
-        else:
-            undecided = middle
-    return decided
-
-
 def _more_cases(rule: Rule, metric: MetricRow) -> str:
+    """What would decide a rule whose bar lies inside the interval: first the missing, then more cases."""
     bar = rule.threshold
     worst, best = metric.n_passed / metric.n_eligible, (metric.n_passed + metric.n_missing) / metric.n_eligible
     above, below = worst > bar, best < bar
     can_pass, can_fail = (above, below) if rule.direction == "min" else (below, above)
     rate = f"the observed rate {metric.n_passed}/{metric.n_observed}"
+    mending = _mended(rule, metric) if metric.n_missing else ""
+    first = (mending,) if mending else ()
     if can_pass:
         needed = smallest_deciding(rule, metric, "PASS")
-        first = f"mend first {_most(metric.missing)}; then " if metric.n_missing else ""
         if needed is None:
-            return f"{first}no realistic number of cases would pass it: {rate} lies too close to the bar {bar:g}"
-        return f"{first}{_amount(metric, needed)} of the same rate would pass it"
+            found: tuple[str, ...] = (
+                f"no realistic number of cases would pass it: {rate} lies too close to the bar {bar:g}",
+            )
+        else:
+            found = (f"{_amount(rule, metric, 'PASS', needed)} would pass it{_by_chance(rule, metric, needed)}",)
+        return "; ".join((*first, *found, *_costly_cluster(rule, metric)))
     if can_fail:
         needed = smallest_deciding(rule, metric, "FAIL")
         fails = (
             "no realistic number would fail it either"
             if needed is None
-            else f"{_amount(metric, needed)} of the same rate would fail it"
+            else f"{_amount(rule, metric, 'FAIL', needed)} would fail it"
         )
-        return f"no number of cases would pass it: {rate} is {'above' if above else 'below'} the bar {bar:g}; {fails}"
+        side = "above" if above else "below"
+        return "; ".join((*first, f"no number of cases would pass it: {rate} is {side} the bar {bar:g}", fails))
     if metric.n_missing:
         return (
-            f"no number of cases would decide it while {metric.n_missing} of {metric.n_eligible} verdicts are"
-            f" missing: the rate is {worst:.4g} if they failed and {best:.4g} if they passed, around the bar"
-            f" {bar:g}; mend first {_most(metric.missing)}"
+            f"{mending}; no number of cases would decide it while {metric.n_missing} of {metric.n_eligible} verdicts"
+            f" are missing: the rate is {worst:.4g} if they failed and {best:.4g} if they passed, around the bar"
+            f" {bar:g}"
         )
     if bar in (0, 1):
         instead = "; where no failure is accepted, write max_failures: 0" if bar == 1 else ""
@@ -137,12 +107,66 @@ def _more_cases(rule: Rule, metric: MetricRow) -> str:
     return f"no number of cases would decide it: {rate} equals the bar {bar:g}"
 
 
-def _amount(metric: MetricRow, needed: int) -> str:
+def _amount(rule: Rule, metric: MetricRow, state: State, needed: int) -> str:
+    """So many cases, and what is counted against the state among them."""
     have = units(metric)
-    if clusters_of(metric) is None:
-        return f"{needed:,} eligible cases (now {have:,})"
+    if counted_towards(rule, state) == PASSED:
+        against, one, many = metric.n_observed - metric.n_passed, "a failure", "failures"
+    else:
+        against, one, many = metric.n_passed, "a pass", "passes"
+    alike = f"with as many {many} per case (now {against})" if against else f"without {one}"
+    if metric.n_missing:
+        alike += " and the same share missing"
+    if metric.clusters is None:
+        return f"{needed:,} eligible cases (now {have:,}) {alike}"
     verdicts = -(-needed * metric.n_eligible // have)
-    return f"{needed:,} clusters alike with {verdicts:,} verdicts (now {have:,} with {metric.n_eligible:,})"
+    return f"{needed:,} clusters alike, {verdicts:,} verdicts (now {have:,} with {metric.n_eligible:,}), {alike},"
+
+
+def _by_chance(rule: Rule, metric: MetricRow, needed: int) -> str:
+    """How many more it takes where chance plays along; nothing where all verdicts agree."""
+    likely = deciding_by_chance(rule, metric, "PASS")
+    if likely is None or likely <= needed:
+        return ""
+    noun = "cases" if metric.clusters is None else "clusters"
+    return f" (about {likely:,} {noun} with a chance of 80%, if that is the true rate)"
+
+
+def _mended(rule: Rule, metric: MetricRow) -> str:
+    """What the missing verdicts are, and what there would be without them."""
+    first = f"mend first {_most(metric.missing)}"
+    passing = rule.direction == "min"
+    mended: Counter[Cluster] = Counter()
+    for (passed, failed, missing), count in clusters_of(metric).items():
+        mended[(passed + missing, failed, 0) if passing else (passed, failed + missing, 0)] += count
+    interval = interval_of(mended, metric.confidence_level)
+    if against_the_bar(rule, interval.lower, interval.upper)[0] != "PASS":
+        return first
+    n_passed = metric.n_passed + (metric.n_missing if passing else 0)
+    outcome = "passes" if passing else "failures"
+    return f"{first}; with all of them {outcome}, {n_passed} of {metric.n_eligible} would pass now"
+
+
+def _costly_cluster(rule: Rule, metric: MetricRow) -> tuple[str, ...]:
+    """The cluster that is larger than all others, where the bound is better without it."""
+    clusters = clusters_of(metric)
+    largest = max(clusters, key=sum)
+    others = {cluster: count for cluster, count in clusters.items() if cluster != largest}
+    if metric.largest_cluster is None or sum(others.values()) < 2:
+        return ()
+    own, without = (_deciding_bound(rule, interval_of(each, metric.confidence_level)) for each in (clusters, others))
+    if (without <= own) if rule.direction == "min" else (without >= own):
+        return ()
+    side: Literal["lower", "upper"] = "lower" if rule.direction == "min" else "upper"
+    return (
+        f"the cluster of {shortened(metric.largest_cluster)} holds {sum(largest)} verdicts, the next largest"
+        f" {max(map(sum, others))}: that costs, the {side} bound is {outwards(own, side)} with it and"
+        f" {outwards(without, side)} without it",
+    )
+
+
+def _deciding_bound(rule: Rule, interval: Interval) -> float:
+    return interval.lower if rule.direction == "min" else interval.upper
 
 
 def _nothing_observed(metric: MetricRow) -> str:
@@ -169,16 +193,6 @@ def _much_missing(rule: Rule, metric: MetricRow) -> str:
     return (
         f"{metric.n_missing} of {metric.n_eligible} verdicts are missing, more than the share of"
         f" {rule.max_missing_fraction:g} that the rule accepts; mend first {_most(metric.missing)}"
-    )
-
-
-def _sizes(metric: MetricRow) -> str:
-    clusters = clusters_of(metric)
-    assert clusters is not None  # only clusters differ in size
-    return (
-        f"make the clusters more alike in size, or add clusters: their sizes vary by {clusters.size_variation:.3g}"
-        f" of the mean (at most {LARGEST_SIZE_VARIATION:g}), the largest holds {clusters.largest_share:.3g} of the"
-        f" verdicts (at most {LARGEST_CLUSTER_SHARE:g})"
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from oloproof_dagster.decision.advice import advice
 from oloproof_dagster.decision.bar import against_the_bar
-from oloproof_dagster.decision.intervals import GUARDED
+from oloproof_dagster.decision.intervals import EXACT, SPACING
 from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.project.release_yaml import Policy, Rule, State
@@ -41,7 +41,8 @@ def decide(
     not validated to one line on what is lacking.
 
     Raises:
-        EvidenceError: a rule's metric was not measured, or at another confidence level than the policy's.
+        EvidenceError: a rule's metric was not measured, or at another confidence level than the policy's, or by a
+            method of an earlier release.
     """
     return tuple(_decide(policy, rule, _measured(policy, rule, metrics), facts, unchecked) for rule in policy.rules)
 
@@ -54,6 +55,11 @@ def _measured(policy: Policy, rule: Rule, metrics: Mapping[str, MetricRow]) -> M
         raise EvidenceError(
             f"rule {rule.id!r}: {rule.metric!r} was measured at confidence level"
             f" {metric.confidence_level} and the policy asks {policy.confidence_level};"
+            " materialize the metrics again"
+        )
+    if metric.method not in (None, EXACT, SPACING):
+        raise EvidenceError(
+            f"rule {rule.id!r}: {rule.metric!r} was measured by {metric.method}, which this release does not decide on;"
             " materialize the metrics again"
         )
     return metric
@@ -100,7 +106,7 @@ def _state(policy: Policy, rule: Rule, metric: MetricRow, facts: SuiteFacts, unc
     lacking = _lacking_evidence(policy, rule, metric, facts)
     if unchecked:
         return "INSUFFICIENT_EVIDENCE", (DecisionReason.TRANSFORM_NOT_CHECKED, *lacking)
-    review = _needs_a_person(policy, rule, facts)
+    review = _needs_a_person(policy, rule, metric)
     if review:
         return "MANUAL_REVIEW", review
     if lacking:
@@ -114,8 +120,8 @@ def _state(policy: Policy, rule: Rule, metric: MetricRow, facts: SuiteFacts, unc
     return state, (reason,)
 
 
-def _needs_a_person(policy: Policy, rule: Rule, facts: SuiteFacts) -> Reasons:
-    approximate = rule.direction != "count" and facts.clustered and not policy.allow_approximate_methods
+def _needs_a_person(policy: Policy, rule: Rule, metric: MetricRow) -> Reasons:
+    approximate = rule.direction != "count" and metric.method == SPACING and not policy.allow_approximate_methods
     return _holding(
         (DecisionReason.POLICY_REQUIRES_REVIEW, rule.requires_manual_review),
         (DecisionReason.APPROXIMATE_METHOD_NOT_PERMITTED, approximate),
@@ -125,16 +131,15 @@ def _needs_a_person(policy: Policy, rule: Rule, facts: SuiteFacts) -> Reasons:
 def _lacking_evidence(policy: Policy, rule: Rule, metric: MetricRow, facts: SuiteFacts) -> Reasons:
     nothing = (DecisionReason.NO_OBSERVATIONS, metric.n_observed == 0)
     if rule.direction == "count":
-        return _holding(nothing)
+        few = rule.min_eligible is not None and metric.n_eligible < rule.min_eligible
+        return _holding(nothing, (DecisionReason.TOO_FEW_ELIGIBLE, few))
     few_in_suite = facts.clustered and facts.n_clusters < policy.min_clusters
-    few_in_metric = metric.method == GUARDED and (metric.n_clusters or 0) < policy.min_clusters
-    sizes = metric.no_bounds == DecisionReason.CLUSTER_SIZES_OUTSIDE_VALIDATED_RANGE
+    few_in_metric = metric.method == SPACING and (metric.n_clusters or 0) < policy.min_clusters
     return _holding(
         nothing,
         (DecisionReason.INSUFFICIENT_CLUSTERS, few_in_suite or few_in_metric),
         (DecisionReason.MISSINGNESS_EXCEEDS_POLICY, _too_much_missing(rule, metric)),
-        (DecisionReason.CLUSTER_SIZES_OUTSIDE_VALIDATED_RANGE, sizes),
-        (DecisionReason.INTERVAL_UNAVAILABLE, metric.lower is None and not sizes),
+        (DecisionReason.INTERVAL_UNAVAILABLE, metric.lower is None),
     )
 
 

@@ -6,16 +6,10 @@ in `slices` over a part of it.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from oloproof_dagster.decision.intervals import (
-    EXACT,
-    GUARDED,
-    Clusters,
-    Moments,
-    clopper_pearson_missing_bounded,
-    korn_graubard_guarded,
-)
+from oloproof_dagster.decision.intervals import EXACT, SPACING, clopper_pearson_missing_bounded
+from oloproof_dagster.decision.spacing import Cluster, spacing_bound
 from oloproof_dagster.digests import canonical_json, parse_canonical
 from oloproof_dagster.records.reasons import DecisionReason
 from oloproof_dagster.records.tables import JSONText, MetricRow, VerdictRow
@@ -28,15 +22,15 @@ _ONE = {PASSED: (1, 0, 0), FAILED: (0, 1, 0), MISSING: (0, 0, 1)}
 class Bounds:
     """The interval of a tally, or the reason code why there is none.
 
-    `method` is the one that applies, also where it gave no bounds; null where no verdict is eligible. `clusters`
-    are the moments that the guarded method read, null under the exact one.
+    `method` is the one that applies, also where it gave no bounds; null where no verdict is eligible. `caution` is the
+    reason code under which the bounds only describe.
     """
 
     lower: float | None
     upper: float | None
     method: str | None
     no_bounds: str | None
-    clusters: Clusters | None = None
+    caution: str | None = None
 
 
 class Tally:
@@ -49,8 +43,8 @@ class Tally:
         self.missing: Counter[str] = Counter()
         self.excluded: Counter[str] = Counter()
         self.noop_passed: int | None = None
-        self._clusters: dict[str, tuple[int, int, int]] = {}
-        self._shared: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+        self._clusters: dict[str, Cluster] = {}
+        self._shared: dict[Cluster, Cluster] = {}
 
     def add(self, verdict: VerdictRow, cluster: str) -> None:
         """Counts one verdict.
@@ -104,16 +98,28 @@ class Tally:
 
     @property
     def method(self) -> str | None:
-        """The method that applies: exact when every cluster holds one eligible verdict, guarded otherwise."""
+        """The method that applies: exact when every cluster holds one eligible verdict, the spacing bound otherwise."""
         if not self.n_eligible:
             return None
-        return EXACT if self.n_eligible == self.n_clusters else GUARDED
+        return EXACT if self.n_eligible == self.n_clusters else SPACING
+
+    @property
+    def clusters(self) -> Counter[Cluster]:
+        """The distinct clusters, each with how many are alike."""
+        return Counter(self._clusters.values())
+
+    @property
+    def largest_cluster(self) -> str | None:
+        """The cluster with more eligible verdicts than any other; None where several are as large."""
+        largest = max(map(sum, self._shared), default=0)
+        found = [name for name, cluster in self._clusters.items() if sum(cluster) == largest]
+        return found[0] if len(found) == 1 else None
 
     def bounds(self, *, confidence_level: float, min_clusters: int) -> Bounds:
         """The two-sided interval of the rate, missing verdicts bounded worst-case.
 
-        None without an eligible verdict, with clustered verdicts in fewer than two clusters, and, from `min_clusters`
-        clusters on, where their sizes differ more than the guarded method was validated for.
+        None without an eligible verdict, and with clustered verdicts in fewer than two clusters. Below `min_clusters`
+        clusters the bounds of clustered verdicts only describe.
         """
         method = self.method
         if method is None:
@@ -121,13 +127,11 @@ class Tally:
         if method == EXACT:
             exact = clopper_pearson_missing_bounded(self.passed, self.n_observed, self.n_missing, confidence_level)
             return Bounds(exact.lower, exact.upper, exact.method, None)
-        clusters = Clusters.of(self._clusters.values())
-        if self.n_clusters >= min_clusters and not clusters.within_validated_range:
-            return Bounds(None, None, method, DecisionReason.CLUSTER_SIZES_OUTSIDE_VALIDATED_RANGE.value, clusters)
-        guarded = korn_graubard_guarded(clusters, confidence_level)
-        if guarded is None:
-            return Bounds(None, None, method, DecisionReason.INTERVAL_UNAVAILABLE.value, clusters)
-        return Bounds(guarded.lower, guarded.upper, guarded.method, None, clusters)
+        interval = spacing_bound(self.clusters, confidence_level)
+        if interval is None:
+            return Bounds(None, None, method, DecisionReason.INTERVAL_UNAVAILABLE.value)
+        caution = DecisionReason.INSUFFICIENT_CLUSTERS.value if self.n_clusters < min_clusters else None
+        return Bounds(interval.lower, interval.upper, interval.method, None, caution)
 
 
 def measure(
@@ -176,13 +180,20 @@ def _row(criterion: str, tally: Tally, clustered: bool, confidence_level: float,
         missing=JSONText(canonical_json(dict(tally.missing))),
         excluded=JSONText(canonical_json(dict(tally.excluded))),
         noop_passed=tally.noop_passed,
-        cluster_moments=None if bounds.clusters is None else JSONText(canonical_json(asdict(bounds.clusters))),
+        clusters=_text(tally.clusters) if tally.method == SPACING else None,
+        largest_cluster=tally.largest_cluster if tally.method == SPACING else None,
+        caution=bounds.caution,
     )
 
 
-def clusters_of(metric: MetricRow) -> Clusters | None:
-    """The moments of the clusters that a metric's guarded interval was computed from; None under the exact method."""
-    if metric.cluster_moments is None:
-        return None
-    members = parse_canonical(metric.cluster_moments)
-    return Clusters(Moments(**members["low"]), Moments(**members["high"]), members["largest"])
+def _text(clusters: Mapping[Cluster, int]) -> JSONText:
+    return JSONText(canonical_json([[*cluster, count] for cluster, count in sorted(clusters.items())]))
+
+
+def clusters_of(metric: MetricRow) -> dict[Cluster, int]:
+    """The distinct clusters of a metric, each with how many are alike; under the exact method each is one verdict."""
+    if metric.clusters is None:
+        failed = metric.n_observed - metric.n_passed
+        alone = {(1, 0, 0): metric.n_passed, (0, 1, 0): failed, (0, 0, 1): metric.n_missing}
+        return {cluster: count for cluster, count in alone.items() if count}
+    return {(passed, failed, missing): count for passed, failed, missing, count in parse_canonical(metric.clusters)}

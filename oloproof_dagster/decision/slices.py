@@ -94,4 +94,5 @@ def _row(text: str, value: str, criterion: str, tally: Tally, bounds: Bounds) ->
         n_passed=tally.passed,
         n_missing=tally.n_missing,
         support=tally.n_eligible,
+        caution=bounds.caution,
     )

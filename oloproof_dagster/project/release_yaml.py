@@ -28,6 +28,7 @@ class Rule(FileModel):
     max: Rate | None = None
     max_failures: Annotated[int, Field(ge=0)] | None = None
     max_missing_fraction: Rate | None = None
+    min_eligible: Annotated[int, Field(ge=1)] | None = None
     requires_manual_review: bool = False
 
     @field_validator("id")
@@ -48,6 +49,13 @@ class Rule(FileModel):
         if self.max_missing_fraction is not None and self.max_failures is not None:
             raise Misplaced(
                 f"goes with min and max only, and rule {self.id!r} has max_failures; remove it", "max_missing_fraction"
+            )
+        if self.min_eligible is not None and self.max_failures is None:
+            bar = "min" if self.min is not None else "max"
+            raise Misplaced(
+                f"goes with max_failures only, and rule {self.id!r} has {bar}, whose interval counts the verdicts;"
+                " remove it",
+                "min_eligible",
             )
         return self
 

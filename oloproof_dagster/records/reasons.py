@@ -72,15 +72,12 @@ class DecisionReason(_Reason):
     POLICY_REQUIRES_REVIEW = "policy_requires_review", "the policy leaves this rule to a person"
     APPROXIMATE_METHOD_NOT_PERMITTED = (
         "approximate_method_not_permitted",
-        "the suite is clustered and the policy does not allow approximate methods",
+        "the interval is of clustered verdicts and the policy does not allow approximate methods",
     )
     NO_OBSERVATIONS = "no_observations", "not one verdict was observed"
     INSUFFICIENT_CLUSTERS = "insufficient_clusters", "fewer independent clusters than the policy asks for"
     MISSINGNESS_EXCEEDS_POLICY = "missingness_exceeds_policy", "a larger share is missing than the rule accepts"
-    CLUSTER_SIZES_OUTSIDE_VALIDATED_RANGE = (
-        "cluster_sizes_outside_validated_range",
-        "cluster sizes differ more than the method was validated for",
-    )
+    TOO_FEW_ELIGIBLE = "too_few_eligible", "fewer eligible verdicts than the rule counts failures among"
     INTERVAL_UNAVAILABLE = "interval_unavailable", "there is no interval to decide on"
     LOWER_BOUND_MEETS_MINIMUM = "lower_bound_meets_minimum", "the whole interval lies at or above the bar"
     UPPER_BOUND_BELOW_MINIMUM = "upper_bound_below_minimum", "the whole interval lies below the bar"

@@ -127,8 +127,10 @@ class MetricRow:
     """One criterion over the suite. Rates and bounds lie in [0, 1]; null where there is nothing to estimate.
 
     `no_bounds` is the reason code why there is no interval; `missing` and `excluded` map reason codes to counts.
-    `n_clusters` counts clusters with an eligible verdict, null in a suite that is not clustered. `cluster_moments`
-    (intervals.Clusters) is what a clustered interval was computed from, null under the exact method.
+    `n_clusters` counts clusters with an eligible verdict, null in a suite that is not clustered. `clusters` is what
+    a clustered interval was computed from, null under the exact method: for each distinct cluster a list of passed,
+    failed, missing and how many clusters are alike; `largest_cluster` is the
+    one that is larger than all others. `caution` is the reason code under which bounds only describe.
     """
 
     metric: str
@@ -147,12 +149,17 @@ class MetricRow:
     missing: JSONText
     excluded: JSONText
     noop_passed: int | None
-    cluster_moments: JSONText | None = None
+    clusters: JSONText | None = None
+    largest_cluster: str | None = None
+    caution: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SliceRow:
-    """One criterion within one named subset of the cases; descriptive, no rule reads it. `support` = eligible."""
+    """One criterion within one named subset of the cases; descriptive, no rule reads it. `support` = eligible.
+
+    `caution` is the reason code under which even the bounds that stand here say little.
+    """
 
     slice: str
     value: str
@@ -166,6 +173,7 @@ class SliceRow:
     n_passed: int
     n_missing: int
     support: int
+    caution: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

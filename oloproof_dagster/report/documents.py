@@ -55,10 +55,9 @@ def release_run(run: Run, cache: dict[str, dict[str, int]]) -> dict[str, Any]:
         "gate": run.gate,
         "decisions": [_decision(row) for row in run.table("decisions").rows()],
         "metrics": [
-            _members(row, METRIC) | ({} if row.noop_passed is None else {"noop_passed": row.noop_passed})
-            for row in run.table("metrics").rows()
+            _members(row, METRIC) | _where_set(row, "noop_passed", "caution") for row in run.table("metrics").rows()
         ],
-        "slices": [_members(row, SLICE) for row in run.table("slices").rows()],
+        "slices": [_members(row, SLICE) | _where_set(row, "caution") for row in run.table("slices").rows()],
         "cache": cache,
     }
 
@@ -76,6 +75,11 @@ def _decision(row: DecisionRow) -> dict[str, Any]:
     """A decision's members; a count rule's limit is a whole number."""
     members = _members(row, DECISION)
     return members | {"threshold": int(row.threshold)} if row.direction == "count" else members
+
+
+def _where_set(row: Any, *names: str) -> dict[str, Any]:
+    """Members that stand only in rows that have them."""
+    return {name: getattr(row, name) for name in names if getattr(row, name) is not None}
 
 
 def _members(row: Any, names: tuple[str, ...]) -> dict[str, Any]:

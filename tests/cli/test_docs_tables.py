@@ -15,9 +15,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 import oloproof_dagster
-from benchmarks.coverage_cells import cells, cells_outside
+from benchmarks.coverage_cells import cells
 from oloproof_dagster.cli.main import cli
-from oloproof_dagster.decision.intervals import Clusters, clopper_pearson_missing_bounded, korn_graubard_guarded
+from oloproof_dagster.decision.intervals import clopper_pearson_missing_bounded
+from oloproof_dagster.decision.spacing import spacing_bound
 from oloproof_dagster.definitions import EXAMPLE
 from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration
 from oloproof_dagster.project.oloproof_yaml import Retries
@@ -28,6 +29,7 @@ from oloproof_dagster.records.reasons import DecisionReason, GateReason, Verdict
 from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.report.documents import DECISION, METRIC, SLICE
 from oloproof_dagster.suite.cases import KEYS
+from oloproof_dagster.wording import outwards
 from tests.support.pages import REFERENCE, VERDICTS, table, tables
 from tests.support.reader import forget_modules, oloproof
 
@@ -207,12 +209,14 @@ def test_a_documents_members_are_those_that_are_listed(schema: str, documents: d
     # What holds further members is listed where it may be null, and is met by itself where it is an empty list.
     holders = {name for name in listed if any(each.startswith((f"{name}.", f"{name}[]")) for each in listed)}
     empty = {name for name in members(document) if any(each.startswith(f"{name}[]") for each in listed)}
-    assert set(members(document)) - empty == listed - holders
+    where_set = {"metrics[].caution", "slices[].caution"} - set(members(document))
+    assert set(members(document)) - empty == listed - holders - where_set
 
 
 def test_rows_of_the_release_run_have_the_listed_members_in_order() -> None:
     listed = column("members of release_run/v1")
-    for prefix, names in (("decisions[].", DECISION), ("metrics[].", (*METRIC, "noop_passed")), ("slices[].", SLICE)):
+    metric, piece = (*METRIC, "noop_passed", "caution"), (*SLICE, "caution")
+    for prefix, names in (("decisions[].", DECISION), ("metrics[].", metric), ("slices[].", piece)):
         assert [name.removeprefix(prefix) for name in listed if name.startswith(prefix)] == list(names)
 
 
@@ -223,7 +227,7 @@ def test_the_lower_bounds_of_n_of_n_are_the_intervals() -> None:
     for n, *bounds in table("lower bounds", "statistics.md"):
         for fails, bound in enumerate(bounds):
             exact = clopper_pearson_missing_bounded(int(n) - fails, int(n), 0, 0.95)
-            assert bound == f"{exact.lower:.3f}"
+            assert bound == outwards(exact.lower, "lower")
 
 
 def test_the_number_of_cases_for_a_bar_is_the_smallest_that_reaches_it() -> None:
@@ -233,17 +237,15 @@ def test_the_number_of_cases_for_a_bar_is_the_smallest_that_reaches_it() -> None
             assert reached[0] < float(bar) <= reached[1]
 
 
-def test_the_lower_bounds_of_clusters_are_the_guarded_intervals() -> None:
-    for n_clusters, *bounds in table("lower bounds of clusters", "statistics.md"):
-        for size, bound in zip((2, 3, 5), bounds, strict=True):
-            guarded = korn_graubard_guarded(Clusters.of([(size, 0, 0)] * int(n_clusters)), 0.95)
-            assert guarded is not None
-            assert bound == f"{guarded.lower:.3f}"
+def test_the_lower_bounds_of_clusters_are_spacing_bounds() -> None:
+    for pairs, alone, bound in table("lower bounds of clusters", "statistics.md"):
+        found = spacing_bound({(2, 0, 0): int(pairs), (1, 0, 0): int(alone)}, 0.95)
+        assert found is not None
+        assert bound == outwards(found.lower, "lower")
 
 
 def test_the_table_of_the_page_has_the_groups_of_the_grid() -> None:
-    for grid, name in ((cells(), "coverage"), (cells_outside(), "coverage outside")):
-        listed = [(group, list(members)) for group, members in groupby(grid, key=lambda cell: cell.group)]
-        assert [row[:3] for row in table(name, "statistics.md")] == [
-            [group, f"{len(members):,}", f"{members[0].promised:g}"] for group, members in listed
-        ]
+    listed = [(group, list(members)) for group, members in groupby(cells(), key=lambda cell: cell.group)]
+    assert [row[:3] for row in table("coverage", "statistics.md")] == [
+        [group, f"{len(members):,}", f"{members[0].promised:g}"] for group, members in listed
+    ]

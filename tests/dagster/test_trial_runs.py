@@ -29,7 +29,7 @@ def test_a_suite_of_several_trials_is_clustered_by_case_and_its_rates_count_ever
     (metric,) = run.metrics.itertuples()
     assert (metric.n_eligible, metric.n_observed, metric.n_passed, metric.n_clusters) == (9, 9, 8, 3)
     assert metric.estimate == pytest.approx(8 / 9)
-    assert metric.method == "korn_graubard_guarded@1"
+    assert metric.method == "spacing_bound@1"
     assert dict(zip(run.slices["value"], run.slices["support"], strict=True)) == {"pay": 8}
     states = dict(zip(run.decisions.rule_id, run.decisions.state, strict=True))
     reasons = dict(zip(run.decisions.rule_id, run.decisions.reasons, strict=True))

@@ -5,14 +5,24 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from oloproof_dagster.decision.advice import REALISTIC, advice, interval_at, smallest_deciding, units
+from oloproof_dagster.decision.advice import advice
 from oloproof_dagster.decision.bar import against_the_bar
 from oloproof_dagster.decision.decide import SuiteFacts, decide
-from oloproof_dagster.decision.intervals import GUARDED, clopper_pearson_missing_bounded
-from oloproof_dagster.decision.metrics import measure
+from oloproof_dagster.decision.metrics import clusters_of, measure
+from oloproof_dagster.decision.planning import (
+    REALISTIC,
+    counted_towards,
+    deciding_by_chance,
+    enlarged,
+    interval_of,
+    smallest_deciding,
+    units,
+)
+from oloproof_dagster.decision.spacing import FAILED, PASSED
 from oloproof_dagster.project.release_yaml import Policy, Rule, State
 from oloproof_dagster.records.reasons import DecisionReason, VerdictReason
 from oloproof_dagster.records.tables import DecisionRow, VerdictRow
@@ -53,7 +63,7 @@ def the_number(pattern: str, line: str) -> int:
 
 def test_the_number_of_cases_decides_a_rule_and_one_fewer_does_not() -> None:
     needed = the_number(
-        r"^([\d,]+) eligible cases \(now 20\) of the same rate would pass it$", advised(list("P" * 20), {"min": 0.9})
+        r"^([\d,]+) eligible cases \(now 20\) without a failure would pass it$", advised(list("P" * 20), {"min": 0.9})
     )
     assert decided(list("P" * needed), {"min": 0.9}).state == "PASS"
     assert decided(list("P" * (needed - 1)), {"min": 0.9}).state == "INSUFFICIENT_EVIDENCE"
@@ -62,24 +72,86 @@ def test_the_number_of_cases_decides_a_rule_and_one_fewer_does_not() -> None:
 def test_the_number_of_clusters_decides_a_rule_and_one_fewer_does_not() -> None:
     line = advised(["PP"] * 22, {"min": 0.9})
     needed = the_number(
-        r"^([\d,]+) clusters alike with [\d,]+ verdicts \(now 22 with 44\) of the same rate would pass", line
+        r"^([\d,]+) clusters alike, [\d,]+ verdicts \(now 22 with 44\), without a failure, would pass it$", line
     )
-    assert f"with {2 * needed} verdicts" in line
+    assert f", {2 * needed} verdicts" in line
     assert decided(["PP"] * needed, {"min": 0.9}).state == "PASS"
     assert decided(["PP"] * (needed - 1), {"min": 0.9}).state == "INSUFFICIENT_EVIDENCE"
 
 
-def test_the_number_holds_for_a_rate_that_some_cases_failed() -> None:
+def test_failures_per_case_are_rounded_up() -> None:
     observed, bar = "PPPPPPPPPF", {"min": 0.8}
-    needed = the_number(r"^([\d,]+) eligible cases", advised(list(observed), bar))
-    times = -(-needed // 10)
-    assert decided(list(observed * times), bar).state == "PASS"
-    assert decided(list(observed * (times - 1)), bar).state == "INSUFFICIENT_EVIDENCE"
+    line = advised(list(observed), bar)
+    needed = the_number(
+        r"^([\d,]+) eligible cases \(now 10\) with as many failures per case \(now 1\) would pass", line
+    )
+
+    def with_failures(n: int) -> list[str]:
+        failures = -(-n // 10)
+        return list("P" * (n - failures) + "F" * failures)
+
+    assert decided(with_failures(needed), bar).state == "PASS"
+    assert all(decided(with_failures(n), bar).state == "INSUFFICIENT_EVIDENCE" for n in range(10, needed))
+
+
+def test_of_a_suite_with_failures_the_number_that_passes_by_chance_is_larger() -> None:
+    line = advised(list("P" * 27 + "FFF"), {"min": 0.8})
+    needed = the_number(r"^([\d,]+) eligible cases", line)
+    likely = the_number(r" \(about ([\d,]+) cases with a chance of 80%, if that is the true rate\)$", line)
+    assert likely > needed
+
+
+@pytest.mark.parametrize(("failures", "bar"), [(3, 0.8), (6, 0.7), (1, 0.9)])
+def test_the_number_by_chance_passes_in_about_80_percent(failures: int, bar: float) -> None:
+    metric = measured(list("P" * (30 - failures) + "F" * failures))
+    likely = deciding_by_chance(Rule(id="bar", metric="polite", min=bar), metric, "PASS")
+    assert likely is not None
+    accepted = next(
+        failed - 1
+        for failed in range(likely + 1)
+        if interval_of({(1, 0, 0): likely - failed, (0, 1, 0): failed}, 0.95).lower < bar
+    )
+    assert stats.binom.cdf(accepted, likely, failures / 30) == pytest.approx(0.8, abs=0.07)
+
+
+def test_where_all_verdicts_agree_one_number_is_enough() -> None:
+    assert "80%" not in advised(list("P" * 20), {"min": 0.9})
+
+
+def test_the_cluster_that_costs_the_bound_is_named() -> None:
+    line = advised(["P" * 12, *["P"] * 24], {"min": 0.85})
+    found = re.search(
+        r"; the cluster of '0' holds 12 verdicts, the next largest 1: that costs, the lower bound is (0\.\d+) with it"
+        r" and 0\.857 without it$",
+        line,
+    )
+    assert found is not None, line
+    assert float(found[1]) < 0.857
+
+
+def test_clusters_that_are_as_large_as_others_are_not_named() -> None:
+    assert "costs" not in advised(["PPP", "PPP", *["PP"] * 20], {"min": 0.9})
+    assert "costs" not in advised(["PP"] * 22, {"min": 0.9})
+
+
+def test_mending_that_would_pass_the_rule_now_comes_before_any_number() -> None:
+    assert advised(list("P" * 21 + "MMM"), {"min": 0.85}).startswith(
+        f"mend first execution_error (3): {VerdictReason.EXECUTION_ERROR.meaning}; with all of them passes, 24 of 24"
+        " would pass now; "
+    )
+    assert advised(list("F" * 21 + "MMM"), {"max": 0.15}).startswith(
+        f"mend first execution_error (3): {VerdictReason.EXECUTION_ERROR.meaning}; with all of them failures, 0 of 24"
+        " would pass now; "
+    )
+
+
+def test_mending_that_would_not_be_enough_promises_nothing() -> None:
+    assert "would pass now" not in advised(list("P" * 20 + "M"), {"min": 0.85})
 
 
 def test_a_maximum_is_advised_on_by_its_upper_bound() -> None:
     needed = the_number(
-        r"^([\d,]+) eligible cases \(now 20\) of the same rate would pass it$", advised(list("F" * 20), {"max": 0.1})
+        r"^([\d,]+) eligible cases \(now 20\) without a pass would pass it$", advised(list("F" * 20), {"max": 0.1})
     )
     assert decided(list("F" * needed), {"max": 0.1}).state == "PASS"
     assert decided(list("F" * (needed - 1)), {"max": 0.1}).state == "INSUFFICIENT_EVIDENCE"
@@ -91,7 +163,7 @@ def test_a_rate_on_the_wrong_side_is_told_that_no_number_passes_and_which_fails(
 ) -> None:
     line = advised([letter] * 20, rule)
     assert re.match(rf"no number of cases would pass it: the observed rate \d+/20 is {side} the bar 0\.\d+; ", line)
-    needed = the_number(r"; ([\d,]+) eligible cases \(now 20\) of the same rate would fail it$", line)
+    needed = the_number(r"; ([\d,]+) eligible cases \(now 20\) without a (?:pass|failure) would fail it$", line)
     assert decided([letter] * needed, rule).state == "FAIL"
     assert decided([letter] * (needed - 1), rule).state == "INSUFFICIENT_EVIDENCE"
 
@@ -116,16 +188,17 @@ def test_a_bar_that_no_interval_reaches_is_named_with_what_to_write_instead() ->
 def test_missing_verdicts_on_both_sides_of_the_bar_have_to_be_mended_first() -> None:
     line = advised(list("P" * 15 + "F" * 2 + "M" * 2 + "T"), {"min": 0.8})
     assert line == (
-        "no number of cases would decide it while 3 of 20 verdicts are missing: the rate is 0.75 if they failed and"
-        " 0.9 if they passed, around the bar 0.8; mend first execution_error (2), execution_timeout (1): "
+        "mend first execution_error (2), execution_timeout (1): "
         + VerdictReason.EXECUTION_ERROR.meaning
+        + "; no number of cases would decide it while 3 of 20 verdicts are missing: the rate is 0.75 if they failed and"
+        " 0.9 if they passed, around the bar 0.8"
     )
 
 
 def test_missing_verdicts_are_to_be_mended_before_cases_are_added() -> None:
-    line = advised([*["P"] * 11, "M"], {"min": 0.7})
+    line = advised([*["P"] * 11, "M"], {"min": 0.75})
     assert line.startswith("mend first ")
-    assert "of the same rate would pass it" in line
+    assert "without a failure and the same share missing would pass it" in line
 
 
 def test_a_rate_next_to_the_bar_is_told_that_no_realistic_number_decides() -> None:
@@ -139,51 +212,59 @@ def test_a_rate_next_to_the_bar_is_told_that_no_realistic_number_decides() -> No
 
 
 EXACT_METRICS = st.text("PFM", min_size=1, max_size=60).map(list)
-GUARDED_METRICS = st.lists(st.text("PFM", min_size=1, max_size=4), min_size=20, max_size=40)
+CLUSTERED_METRICS = st.lists(st.text("PFM", min_size=1, max_size=3), min_size=20, max_size=30)
 BARS = st.builds(
     lambda percent, direction: {direction: percent / 100}, st.integers(1, 99), st.sampled_from(["min", "max"])
 )
 
 
-@given(EXACT_METRICS | GUARDED_METRICS, BARS, st.sampled_from(["PASS", "FAIL"]))
+@settings(max_examples=60)
+@given(EXACT_METRICS | CLUSTERED_METRICS, BARS, st.sampled_from(["PASS", "FAIL"]))
 def test_every_number_decides_and_the_one_below_it_does_not(
     clusters: list[str], bar: dict[str, float], state: State
 ) -> None:
     row, metric = decided(clusters, bar), measured(clusters)
     rule = Rule.model_validate({"id": "bar", "metric": "polite", **bar})
     assume(DecisionReason.INTERVAL_OVERLAPS_THRESHOLD in row.reasons)
-    have, needed = units(metric), smallest_deciding(rule, metric, state)
+    needed = smallest_deciding(rule, metric, state)
+
+    def decides(n_units: int) -> bool:
+        suite = enlarged(clusters_of(metric), n_units, counted_towards(rule, state))
+        interval = interval_of(suite, metric.confidence_level)
+        return against_the_bar(rule, interval.lower, interval.upper)[0] == state
+
     above = (rule.direction == "min") == (state == "PASS")
-
-    def decides(n_units: float) -> bool:
-        interval = interval_at(metric, n_units / have)
-        return interval.lower >= rule.threshold if above else interval.upper <= rule.threshold
-
     threshold = Fraction(str(rule.threshold)) * row.n_eligible
     reachable = row.n_passed > threshold if above else row.n_passed + row.n_missing < threshold
-    assert (needed is not None) == (reachable and decides(REALISTIC * have // row.n_eligible))
-    if needed is not None:
-        assert needed > have
+    if needed is None:
+        assert not reachable or not decides(REALISTIC * units(metric) // row.n_eligible)
+    else:
+        assert reachable
+        assert needed > units(metric)
         assert decides(needed)
         assert not decides(needed - 1)
         assert f"{needed:,} " in str(row.advice)
 
 
-@given(EXACT_METRICS | GUARDED_METRICS)
-def test_at_its_own_size_the_scaled_interval_is_the_metrics_own(clusters: list[str]) -> None:
+@given(EXACT_METRICS | CLUSTERED_METRICS)
+def test_at_its_own_size_an_enlarged_suite_is_the_metrics_own(clusters: list[str]) -> None:
     metric = measured(clusters)
-    assume(metric.lower is not None)
-    own = interval_at(metric, 1)
-    assert (own.lower, own.upper, own.method) == (metric.lower, metric.upper, metric.method)
+    for counted in (PASSED, FAILED):
+        assert enlarged(clusters_of(metric), units(metric), counted) == clusters_of(metric)
 
 
-@given(st.lists(st.text("PFM", min_size=2, max_size=4), min_size=20, max_size=30), st.integers(2, 4))
-def test_a_scaled_clustered_metric_is_that_of_as_many_clusters_alike(clusters: list[str], times: int) -> None:
-    some, many = measured(clusters), measured(clusters * times)
-    assume(some.lower is not None)
-    scaled = interval_at(some, times)
-    assert (scaled.lower, scaled.upper) == pytest.approx((many.lower, many.upper), abs=1e-12)
-    assert many.method == GUARDED
+@given(CLUSTERED_METRICS, st.integers(1, 200), st.sampled_from([PASSED, FAILED]))
+def test_an_enlarged_suite_has_so_many_clusters_and_no_better_rate(
+    clusters: list[str], more: int, counted: int
+) -> None:
+    own = clusters_of(measured(clusters))
+    suite = enlarged(own, len(clusters) + more, counted)
+    assert sum(suite.values()) == len(clusters) + more
+    shares = {cluster: Fraction(cluster[counted], sum(cluster)) for cluster in own}
+    for share in shares.values():
+        no_better = [cluster for cluster in own if shares[cluster] <= share]
+        before, after = (sum(each[cluster] for cluster in no_better) for each in (own, suite))
+        assert after * len(clusters) >= before * (len(clusters) + more)
 
 
 @pytest.mark.parametrize(
@@ -204,12 +285,6 @@ def test_a_bound_on_the_bar_counts_for_passing_and_never_for_failing(
 ) -> None:
     rule = Rule.model_validate({"id": "bar", "metric": "polite", direction: 0.5})
     assert against_the_bar(rule, lower, upper)[0] == state
-
-
-def test_scaling_keeps_the_missing_share() -> None:
-    metric = measured(list("PPPPPPFFMM"))
-    scaled = clopper_pearson_missing_bounded(9, 12, 3, 0.95)
-    assert interval_at(metric, 1.5) == scaled
 
 
 def test_advice_asks_for_no_more_than_a_realistic_number_of_verdicts() -> None:
@@ -271,11 +346,8 @@ def test_too_few_clusters_says_how_many_a_clustered_suite_wants() -> None:
     )
 
 
-def test_uneven_clusters_are_told_how_uneven_they_are() -> None:
-    assert advised(["P" * 12, *["P"] * 24], {"min": 0.5}) == (
-        "make the clusters more alike in size, or add clusters: their sizes vary by 1.5 of the mean (at most 0.8),"
-        " the largest holds 0.333 of the verdicts (at most 0.12)"
-    )
+def test_too_few_eligible_cases_of_a_count_are_counted() -> None:
+    assert advised(list("PPN"), {"max_failures": 0, "min_eligible": 20}) == ("needs at least 20 eligible cases, 2 are")
 
 
 def test_missing_verdicts_that_could_break_a_count_are_counted() -> None:
@@ -293,7 +365,7 @@ def test_a_rule_for_a_person_says_so() -> None:
 
 def test_a_clustered_suite_without_permission_is_told_the_line_to_write() -> None:
     assert advised(["PP"] * 30, {"min": 0.5}, allow_approximate_methods=False) == (
-        "set allow_approximate_methods: true in release.yaml if clustered evidence may decide"
+        "set allow_approximate_methods: true in release.yaml if an interval of clustered verdicts may decide"
     )
 
 

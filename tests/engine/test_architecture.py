@@ -139,8 +139,9 @@ def users(*packages: str) -> set[str]:
     return {name for name in engine() if set(packages) & {each.split(".")[0] for each in imports(MODULES[name])}}
 
 
-def test_only_intervals_knows_scipy_and_numpy() -> None:
-    assert users("scipy", "numpy") == {"decision.intervals"}
+def test_only_the_two_methods_know_scipy_and_numpy() -> None:
+    assert users("scipy") == {"decision.intervals"}
+    assert users("numpy") == {"decision.spacing"}
 
 
 def test_only_the_outside_of_a_worker_process_knows_pebble() -> None:

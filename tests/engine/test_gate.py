@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,7 +84,28 @@ CASES: list[tuple[list[str], dict[str, Any], dict[str, Any], State, list[Decisio
         "INSUFFICIENT_EVIDENCE",
         [DecisionReason.INSUFFICIENT_CLUSTERS, DecisionReason.INTERVAL_UNAVAILABLE],
     ),
-    (UNEVEN, {"min": 0.1}, {}, "INSUFFICIENT_EVIDENCE", [DecisionReason.CLUSTER_SIZES_OUTSIDE_VALIDATED_RANGE]),
+    (UNEVEN, {"min": 0.1}, {}, "PASS", [DecisionReason.LOWER_BOUND_MEETS_MINIMUM]),
+    (
+        list("PPNM"),
+        {"max_failures": 9, "min_eligible": 4},
+        {},
+        "INSUFFICIENT_EVIDENCE",
+        [DecisionReason.TOO_FEW_ELIGIBLE],
+    ),
+    (
+        list("NN"),
+        {"max_failures": 9, "min_eligible": 1},
+        {},
+        "INSUFFICIENT_EVIDENCE",
+        [DecisionReason.NO_OBSERVATIONS, DecisionReason.TOO_FEW_ELIGIBLE],
+    ),
+    (
+        list("PPFM"),
+        {"max_failures": 2, "min_eligible": 4},
+        {},
+        "PASS",
+        [DecisionReason.OBSERVED_FAILURES_WITHIN_LIMIT],
+    ),
     (
         list("PPPPM"),
         {"min": 0.1, "max_missing_fraction": 0.1},
@@ -104,8 +126,8 @@ CASES: list[tuple[list[str], dict[str, Any], dict[str, Any], State, list[Decisio
         ["PN"] * 30,
         {"min": 0.8},
         {"allow_approximate_methods": False},
-        "MANUAL_REVIEW",
-        [DecisionReason.APPROXIMATE_METHOD_NOT_PERMITTED],
+        "PASS",
+        [DecisionReason.LOWER_BOUND_MEETS_MINIMUM],
     ),
     (
         ["PP"] * 30,
@@ -170,7 +192,7 @@ def test_a_transform_that_another_criterion_rests_on_does_not_matter() -> None:
 
 
 def test_a_person_comes_before_lacking_evidence() -> None:
-    row = decided(["NN"], {"min": 0.5}, allow_approximate_methods=False)
+    row = decided(["MM"], {"min": 0.5}, allow_approximate_methods=False)
     assert (row.state, reasons_of(row)) == ("MANUAL_REVIEW", [DecisionReason.APPROXIMATE_METHOD_NOT_PERMITTED])
 
 
@@ -178,12 +200,6 @@ def test_lacking_evidence_comes_before_the_bar() -> None:
     plenty = {"min": 0.1, "max_missing_fraction": 0.0}
     assert decided(list("P" * 99), plenty).state == "PASS"
     assert decided(list("P" * 99 + "M"), plenty).state == "INSUFFICIENT_EVIDENCE"
-
-
-def test_the_sizes_reason_stands_without_interval_unavailable() -> None:
-    row = decided(UNEVEN, {"min": 0.1})
-    assert row.lower is None
-    assert DecisionReason.INTERVAL_UNAVAILABLE not in reasons_of(row)
 
 
 # ------------------------------------------------------------------------------------------------- details of tiers
@@ -260,6 +276,12 @@ def test_decisions_stand_in_the_policys_order() -> None:
 def test_a_rule_on_a_criterion_that_was_not_measured_is_an_error() -> None:
     with pytest.raises(EvidenceError, match="rule 'rule_0': 'polite' was not measured"):
         decide(policy_of({"min": 0.5}), {}, SuiteFacts(False, 3, False), {})
+
+
+def test_metrics_by_the_method_of_an_earlier_release_decide_nothing() -> None:
+    metrics = {"polite": replace(measured(["PP"] * 30), method="korn_graubard_guarded@1", clusters=None)}
+    with pytest.raises(EvidenceError, match=r"measured by korn_graubard_guarded@1, .*; materialize the metrics again"):
+        decide(policy_of({"min": 0.5}), metrics, facts_of(["PP"] * 30), {})
 
 
 def test_metrics_of_another_confidence_level_decide_nothing() -> None:
@@ -379,3 +401,8 @@ def test_decisions_that_are_not_one_for_each_rule_are_refused(rules: tuple[str, 
     found = [row for rule in rules for row in rows if row.rule_id == rule]
     with pytest.raises(EvidenceError, match="not those of this policy's rules"):
         settle(policy_of({"min": 0.0}, {"min": 0.0}), found, facts)
+
+
+def test_an_eligible_minimum_stands_beside_a_count_only() -> None:
+    with pytest.raises(ValueError, match=r"goes with max_failures only, and rule 'rule_0' has min, .*; remove it"):
+        policy_of({"min": 0.5, "min_eligible": 20})

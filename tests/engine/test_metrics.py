@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -9,14 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oloproof_dagster.decision.intervals import (
-    EXACT,
-    GUARDED,
-    Clusters,
-    clopper_pearson_missing_bounded,
-    korn_graubard_guarded,
-)
+from oloproof_dagster.decision.intervals import EXACT, SPACING, clopper_pearson_missing_bounded
 from oloproof_dagster.decision.metrics import Tally, clusters_of, measure
+from oloproof_dagster.decision.planning import interval_of
+from oloproof_dagster.decision.spacing import spacing_bound
 from oloproof_dagster.evidence.parquet import Stored, stage
 from oloproof_dagster.records.reasons import DecisionReason, VerdictReason
 from oloproof_dagster.records.tables import METRICS, MetricRow, VerdictRow
@@ -118,15 +115,15 @@ def test_clusters_without_an_eligible_verdict_are_not_counted() -> None:
 def test_one_eligible_verdict_a_cluster_is_exact_even_in_a_clustered_suite() -> None:
     row, independent = measured("PN", "NP", "FN", "MN"), measured(*"PPFM")
     assert row.method == EXACT
-    assert row.cluster_moments is None
+    assert row.clusters is None
     assert (row.lower, row.upper) == (independent.lower, independent.upper)
 
 
-def test_two_eligible_verdicts_in_one_cluster_make_the_metric_guarded() -> None:
+def test_two_eligible_verdicts_in_one_cluster_take_the_spacing_bound() -> None:
     row = measured("PF", "PM", "F")
-    expected = korn_graubard_guarded(Clusters.of([(1, 1, 0), (1, 0, 1), (0, 1, 0)]), 0.95)
+    expected = spacing_bound({(1, 1, 0): 1, (1, 0, 1): 1, (0, 1, 0): 1}, 0.95)
     assert expected is not None
-    assert (row.lower, row.upper, row.method) == (expected.lower, expected.upper, GUARDED)
+    assert (row.lower, row.upper, row.method) == (expected.lower, expected.upper, SPACING)
 
 
 def test_cases_of_one_cluster_are_counted_together() -> None:
@@ -139,23 +136,25 @@ def test_cases_of_one_cluster_are_counted_together() -> None:
         confidence_level=0.95,
         min_clusters=20,
     )
-    assert (row.n_clusters, row.n_eligible, row.method) == (2, 3, GUARDED)
+    assert (row.n_clusters, row.n_eligible, row.method) == (2, 3, SPACING)
 
 
 def test_a_single_cluster_of_several_verdicts_has_no_bounds_and_keeps_its_method() -> None:
     row = measured("PPF")
-    assert (row.lower, row.upper, row.method) == (None, None, GUARDED)
+    assert (row.lower, row.upper, row.method) == (None, None, SPACING)
     assert row.no_bounds == DecisionReason.INTERVAL_UNAVAILABLE
     assert row.estimate == pytest.approx(2 / 3)
 
 
-def test_cluster_sizes_are_asked_about_from_min_clusters_on() -> None:
-    uneven = ["P" * 5, *"P" * 14]
-    few, enough = measured(*uneven, min_clusters=16), measured(*uneven, min_clusters=15)
-    assert few.no_bounds is None
-    assert few.lower is not None
-    assert enough.no_bounds == DecisionReason.CLUSTER_SIZES_OUTSIDE_VALIDATED_RANGE
-    assert (enough.lower, enough.upper, enough.method, enough.estimate) == (None, None, GUARDED, 1)
+def test_bounds_of_fewer_clusters_than_the_policy_asks_for_are_marked() -> None:
+    few, enough, alone = measured(*["PP"] * 19), measured(*["PP"] * 20), measured(*"P" * 19)
+    assert (few.lower is not None, few.no_bounds, few.caution) == (True, None, DecisionReason.INSUFFICIENT_CLUSTERS)
+    assert (enough.caution, alone.caution) == (None, None)
+
+
+def test_the_cluster_that_is_larger_than_all_others_is_named() -> None:
+    assert measured("PPP", "PF", "P").largest_cluster == "case-0"
+    assert measured("PPP", "PFM", "P").largest_cluster is None
 
 
 def test_noop_passed_counts_eligible_cases_whose_initial_state_already_satisfies_the_check() -> None:
@@ -185,17 +184,17 @@ def test_noop_passed_is_zero_where_doing_nothing_never_satisfies_and_null_where_
 def test_a_metric_does_not_depend_on_the_order_of_verdicts(clusters: list[str], random: Random) -> None:
     shuffled = ["".join(random.sample(letters, len(letters))) for letters in clusters]
     random.shuffle(shuffled)
-    assert measured(*shuffled) == measured(*clusters)
+    rows = (replace(measured(*each), largest_cluster=None) for each in (shuffled, clusters))  # named by their places
+    assert next(rows) == next(rows)
 
 
 @given(st.lists(st.text("PFMN", min_size=1, max_size=4), min_size=1, max_size=30))
-def test_stored_moments_give_the_stored_bounds_again(clusters: list[str]) -> None:
-    row = measured(*clusters, min_clusters=10_000)
-    moments = clusters_of(row)
-    assert (moments is not None) == (row.method == GUARDED)
-    if moments is not None:
-        again = korn_graubard_guarded(moments, row.confidence_level)
-        assert (again and (again.lower, again.upper)) == (None if row.lower is None else (row.lower, row.upper))
+def test_stored_clusters_give_the_stored_bounds_again(clusters: list[str]) -> None:
+    row = measured(*clusters)
+    assert (row.clusters is not None) == (row.method == SPACING)
+    if row.lower is not None:
+        again = interval_of(clusters_of(row), row.confidence_level)
+        assert (again.lower, again.upper) == (row.lower, row.upper)
 
 
 def test_verdicts_are_read_once() -> None:

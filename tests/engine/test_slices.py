@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oloproof_dagster.decision.intervals import EXACT, GUARDED
+from oloproof_dagster.decision.intervals import EXACT, SPACING
 from oloproof_dagster.decision.metrics import measure
 from oloproof_dagster.decision.slices import measure_slices
+from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.project.slice_names import parse_slice
 from oloproof_dagster.records.reasons import DecisionReason
 from oloproof_dagster.records.tables import SliceRow, VerdictRow
@@ -122,9 +123,9 @@ def test_every_length_falls_in_the_one_range_that_holds_it(bounds: list[int], le
 
 
 @pytest.mark.parametrize("text", ["tool_calls:1,2", "trajectory_length:3"])
-def test_a_missing_or_truncated_recording_joins_no_length_slice(text: str) -> None:
-    assert parse_slice(text).value_of({}, None) is None
-    assert parse_slice(text).value_of({}, recording("look_up", truncated=True)) is None
+def test_a_missing_or_truncated_recording_joins_the_length_slices_as_unrecorded(text: str) -> None:
+    assert parse_slice(text).value_of({}, None) == "unrecorded"
+    assert parse_slice(text).value_of({}, recording("look_up", truncated=True)) == "unrecorded"
 
 
 def test_a_truncated_recording_keeps_its_first_tool() -> None:
@@ -140,7 +141,14 @@ def test_a_truncated_recording_keeps_its_first_tool() -> None:
         ("late", "late"),
         ("", ""),
         (3, "3"),
-        (3.0, "3.0"),
+        (3.0, "3"),
+        (1e300, canonical_json(int(1e300))),
+        ("3", '"3"'),
+        ("-0.5", '"-0.5"'),
+        ("1e3", '"1e3"'),
+        ("true", '"true"'),
+        ('"3"', r'"\"3\""'),
+        ("3 days", "3 days"),
         (0.1, "0.1"),
         (True, "true"),
         (False, "false"),
@@ -228,7 +236,7 @@ def test_the_method_is_that_of_the_verdicts_within_the_slice() -> None:
     found = measure_slices(rows, pairs, clusters, confidence_level=0.95, min_clusters=20, min_support=0)
     assert [(row.value, row.method, row.no_bounds) for row in found] == [
         ("a", EXACT, None),
-        ("b", GUARDED, DecisionReason.INTERVAL_UNAVAILABLE),
+        ("b", SPACING, DecisionReason.INTERVAL_UNAVAILABLE),
     ]
 
 
@@ -242,16 +250,33 @@ def test_support_under_the_minimum_shows_the_rate_without_an_interval() -> None:
     assert reached.no_bounds is None
 
 
+def test_bounds_of_fewer_clusters_than_the_policy_asks_for_are_marked() -> None:
+    rows = [
+        VerdictRow(str(n), trial, "polite", "passed", None, None, None, None) for n in range(20) for trial in (0, 1)
+    ]
+    pairs = {(str(n), trial): (("first_tool", "a" if n < 19 else "b"),) for n in range(20) for trial in (0, 1)}
+    clusters = {str(n): str(n) for n in range(20)}
+    few = measure_slices(rows, pairs, clusters, confidence_level=0.95, min_clusters=20, min_support=3)
+    enough = measure_slices(rows, pairs, clusters, confidence_level=0.95, min_clusters=19, min_support=3)
+    assert [(row.value, row.lower is not None, row.caution) for row in few] == [
+        ("a", True, DecisionReason.INSUFFICIENT_CLUSTERS),
+        ("b", False, None),
+    ]
+    assert enough[0].caution is None
+
+
 def test_ranges_ascend_and_other_values_go_by_their_text() -> None:
-    values = ["gt_10", "le_10", "le_2"]
-    rows = sliced(verdicts("PPP"), *[(("tool_calls:2,10", value), ("metadata.size", value)) for value in values])
+    values = ["gt_10", "le_10", "le_2", "unrecorded"]
+    rows = sliced(verdicts("PPPP"), *[(("tool_calls:2,10", value), ("metadata.size", value)) for value in values])
     assert [(row.slice, row.value) for row in rows] == [
         ("tool_calls:2,10", "le_2"),
         ("tool_calls:2,10", "le_10"),
         ("tool_calls:2,10", "gt_10"),
+        ("tool_calls:2,10", "unrecorded"),
         ("metadata.size", "gt_10"),
         ("metadata.size", "le_10"),
         ("metadata.size", "le_2"),
+        ("metadata.size", "unrecorded"),
     ]
 
 
