@@ -98,7 +98,7 @@ slices: []
 version: 1
 confidence_level: 0.95
 rules:
-  - {id: right_state, metric: state_matches, min: 0.8}      # 24 of 24 passed reach a lower bound of 0.858
+  - {id: right_state, metric: state_matches, min: 0.8}      # 24 of 24 passed reach a lower bound of 0.857
 """,
     "data/cases.jsonl": (
         '{"id": "case-001", "input": {"message": "write a request of yours here"},'

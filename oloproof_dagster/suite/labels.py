@@ -19,7 +19,7 @@ from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.paths import lookup, parse_path
 from oloproof_dagster.records.tables import SuiteRow
-from oloproof_dagster.wording import json_kind, shortened
+from oloproof_dagster.wording import json_kind, outwards, shortened
 
 VALIDITY_CONFIDENCE = 0.95
 """The confidence level, two-sided, of the bound on kept pairs; the policy's level has no say in it."""
@@ -91,7 +91,8 @@ class Validity:
             return f"declare minimum_validity for transform {self.transform}, the bar its labels have to reach"
         return (
             f"transform {self.transform}: {self.kept} of {self.pairs} pairs are labelled kept, lower bound"
-            f" {self.lower:.3f} under {self.minimum:g}; {self.pairs - self.labelled} unlabelled, {self.stale} stale"
+            f" {outwards(self.lower, 'lower')} under {self.minimum:g}; {self.pairs - self.labelled} unlabelled,"
+            f" {self.stale} stale"
         )
 
 
