@@ -11,7 +11,7 @@ from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.report.panels import CasePanel, case_panels
-from oloproof_dagster.wording import counted
+from oloproof_dagster.wording import counted, own_word
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -109,6 +109,12 @@ def errors_line(run: Run, *, retried: bool) -> str | None:
         return None
     again = "" if retried else "; recorded errors are used again, `oloproof run --retry-errors` repeats them"
     return f"{' and '.join(parts)}, the first: {' '.join(first.split())[:300]}{again}"
+
+
+def own_word_line(run: Run) -> str | None:
+    """One line where recoveries rest on nothing but the agent's own ending; None where they do not."""
+    criteria = run.table("verdicts").facts().get("own_word")
+    return own_word(criteria) if criteria else None
 
 
 def load_run(project: Project | Path | str, version: str | None = None, attempt: int | None = None) -> Run:

@@ -456,8 +456,8 @@ def test_no_two_of_these_values_are_stored_as_the_same_text(mirrored: Engine) ->
     assert len({row.state for row in mirrored.rows("environment_states")}) == len(FAITHFUL)
 
 
-def test_ids_that_differ_in_unicode_form_or_case_alone_are_cases_of_their_own(tmp_path: Path) -> None:
-    ids = ["caf\u00e9", "cafe\u0301", "CAF\u00c9", "a.b", "a/b", "A/B", " a", "0012", "12", "null"]
+def test_ids_that_differ_in_case_or_signs_alone_are_cases_of_their_own(tmp_path: Path) -> None:
+    ids = ["caf\u00e9", "CAF\u00c9", "a.b", "a/b", "A/B", " a", "0012", "12", "null"]
     cases = [case(number, id=id_) for number, id_ in enumerate(ids, 1)]
     engine = Engine(write_project(tmp_path, cases=cases))
     verdicts = engine.run()
