@@ -102,6 +102,7 @@ class TransformDeclaration(FileModel):
     replace: tuple[tuple[str, ...], ...] | None = None
     validity_labels: str | None = None
     minimum_validity: Annotated[float, Field(gt=0, lt=1)] | None = None
+    validity_sample: Annotated[int, Field(ge=1)] | None = None
 
     @field_validator("name")
     @classmethod
