@@ -8,6 +8,7 @@ from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import Stored
+from oloproof_dagster.project.evaluator_keys import StateUnchanged
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.report.panels import CasePanel, case_panels
@@ -115,6 +116,20 @@ def own_word_line(run: Run) -> str | None:
     """One line where recoveries rest on nothing but the agent's own ending; None where they do not."""
     criteria = run.table("verdicts").facts().get("own_word")
     return own_word(criteria) if criteria else None
+
+
+def noop_line(run: Run) -> str | None:
+    """One line on the criteria that an agent which does nothing passes more than half of; None where there are none.
+
+    state_unchanged is left out: to do nothing is what it asks for.
+    """
+    asks_for_it = {each.name for each in run.project.evaluators if isinstance(each, StateUnchanged)}
+    idle = [
+        f"{row.metric} ({row.noop_passed} of {row.n_passed} passed)"
+        for row in run.table("metrics").rows()
+        if row.metric not in asks_for_it and (row.noop_passed or 0) * 2 > row.n_passed
+    ]
+    return f"an agent that does nothing passes more than half of {', '.join(idle)}" if idle else None
 
 
 def load_run(project: Project | Path | str, version: str | None = None, attempt: int | None = None) -> Run:

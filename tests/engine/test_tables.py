@@ -544,3 +544,14 @@ def test_damage_in_a_page_is_told_and_never_read_as_evidence(tmp_path: Path) -> 
             assert "delete it and run again" in str(error)  # noqa: PT017 - either is right, a third is not
             n_told += 1
     assert n_told
+
+
+def test_a_resume_line_of_an_earlier_release_lacks_the_newer_columns_and_is_read() -> None:
+    newer = ("delivery", "output", "trial", "raised_fault")
+    assert REPLAYS.columns[-len(newer) :] == newer
+    values = ["a", "k", "control", "start", 0, None, None, "ok", None, None, 1.0, "{}", None, None, None]
+    row = REPLAYS.row_of(values)
+    assert row is not None
+    assert [getattr(row, name) for name in newer] == [None] * len(newer)
+    assert REPLAYS.row_of(values[:10]) is None
+    assert REPLAYS.row_of([*values, None, None, None, None, None]) is None
