@@ -178,7 +178,7 @@ class _Replays:
 
         def known(row: ReplayRow) -> None:
             self.rows[key] = row
-            self.counts.errors += row.status != "ok"
+            self.counts.errors += _is_error(row)
             then(row)
             self._one_less()
 
@@ -187,7 +187,7 @@ class _Replays:
             self.recorded.keep(row)
             known(row)
 
-        if found is not None and not (self.options.retry_errors and found.status != "ok"):
+        if found is not None and not (self.options.retry_errors and _is_error(found)):
             self.counts.hit += 1
             known(found)
         else:
@@ -201,6 +201,11 @@ class _Replays:
         self.n_waiting -= 1
         if not self.n_waiting:
             self.place([row for row in self.rows.values() if row is not None])
+
+
+def _is_error(row: ReplayRow) -> bool:
+    """Whether a replay went wrong; that the fault itself left the agent is what it was made to see."""
+    return row.status != "ok" and not row.raised_fault
 
 
 def _by_checkpoint(recording: Recording, declared: Iterable[FaultRecovery]) -> Iterable[list[Target]]:

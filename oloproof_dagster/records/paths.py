@@ -61,10 +61,10 @@ def parse_path(text: str) -> Path:
             if "~" in part.replace("~0", "").replace("~1", ""):
                 raise ValueError(f"{text!r} is no JSON Pointer: write ~0 for ~ and ~1 for /")
         return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
-    parts = _DOTS.split(text)
-    if not all(parts):
+    steps = tuple(step for part in _DOTS.split(text) for step in _steps(part))
+    if not all(steps):
         raise ValueError(f"{text!r} has an empty part; a key that holds a dot is written as a JSON Pointer: /a.b/c")
-    return tuple(step for part in parts for step in _steps(part))
+    return steps
 
 
 def _steps(part: str) -> Iterator[str]:

@@ -102,7 +102,12 @@ def errors_line(run: Run, *, retried: bool) -> str | None:
     first = ""
     for what, name in (("executions", "trajectories"), ("replays", "fault_replays")):
         table = run.table(name)
-        errors = [(case_id, error) for case_id, error in table.columns("case_id", "error") if error]
+        more = ("raised_fault",) if name == "fault_replays" else ()  # that is what the agent did, and no error
+        errors = [
+            (case_id, error)
+            for case_id, error, *fault in table.columns("case_id", "error", *more)
+            if error and not any(fault)
+        ]
         if errors:
             parts.append(f"{len(errors)} of {len(table)} {what} ended in an error")
             first = first or "case {!r}: {}".format(*errors[0])

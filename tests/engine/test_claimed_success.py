@@ -183,6 +183,14 @@ def test_a_fault_that_is_raised_tests_the_error_path(tmp_path: Path, does: str, 
     assert (row.status, row.reason) == (status, reason)
 
 
+def test_a_fault_that_left_the_agent_is_no_error_of_the_replay(tmp_path: Path) -> None:
+    engine = engine_of(tmp_path, "lets it out", delivery="exception")
+    engine.execute()
+    assert engine.replay().errors == 0
+    counts = engine.replay(retry_errors=True)
+    assert (counts.hit, counts.miss, counts.errors) == (2, 0, 0)
+
+
 def test_a_raised_fault_has_a_replay_of_its_own_and_the_other_keeps_its_key(tmp_path: Path) -> None:
     returned = engine_of(tmp_path, "retries")
     returned.run()

@@ -44,6 +44,12 @@ def test_a_key_that_looks_like_a_pick_is_written_as_a_pointer() -> None:
     assert parse_path("a[0].b") == ("a[0]", "b")
 
 
+@pytest.mark.parametrize("path", ["a..b]", "a[id=x]..b", ".a[id=x]", "a[id=x]."])
+def test_a_path_with_an_empty_part_is_refused_beside_a_pick_too(path: str) -> None:
+    with pytest.raises(ValueError, match="has an empty part"):
+        parse_path(path)
+
+
 def test_a_star_follows_every_key_and_position() -> None:
     state = {"o": {"x": [{"n": 1}, {"n": 2}], "y": [{"m": 3}]}}
     assert list(matching(state, parse_path("o.*.*.n"))) == [("o", "x", "0", "n"), ("o", "x", "1", "n")]

@@ -555,3 +555,14 @@ def test_a_resume_line_of_an_earlier_release_lacks_the_newer_columns_and_is_read
     assert [getattr(row, name) for name in newer] == [None] * len(newer)
     assert REPLAYS.row_of(values[:10]) is None
     assert REPLAYS.row_of([*values, None, None, None, None, None]) is None
+
+
+def test_a_column_that_an_earlier_release_did_not_write_is_null(tmp_path: Path) -> None:
+    engine = Engine(write_project(tmp_path, cases=[case(1), case(2)]))
+    engine.run()
+    path = engine.stored("verdicts").path
+    table = pq.read_table(path)
+    pq.write_table(table.drop_columns(["diverged"]), path)
+    stored = engine.stored("verdicts")
+    assert list(stored.columns("status", "diverged")) == [("passed", None)] * 2
+    assert [row.diverged for row in stored.rows()] == [None, None]
