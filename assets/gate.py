@@ -118,11 +118,16 @@ def digest_of_policy(policy: Policy | None) -> str:
 
 
 def labels_digest(project: Project) -> str:
-    """A digest over the label files' bytes."""
+    """A digest over the label files' bytes, and what is asked of them."""
     return digest(
         "labels/v1",
         [
-            [each.name, file_digest(project.root / each.validity_labels, each.validity_labels)]
+            [
+                each.name,
+                file_digest(project.root / each.validity_labels, each.validity_labels),
+                each.minimum_validity,
+                each.validity_sample,
+            ]
             for each in project.transforms
             if each.validity_labels
         ],

@@ -28,7 +28,10 @@ class ReplayConfig(dg.Config):
 def replay_assets(project: Project, pool: str | None, shards: int = 1) -> list[dg.AssetsDefinition]:
     """`fault_replays` of a project; `pool` is that of a shared sandbox."""
     names = Names(project.slug)
-    plans = [[each.tool, each.fault, each.occurrence] for each in project.replayed]
+    plans = [
+        [each.tool, each.fault, each.occurrence, *([] if each.delivery == "result" else [each.delivery])]
+        for each in project.replayed
+    ]
     common: dict[str, Any] = {
         "reads": READS,
         "group": GROUP,

@@ -12,6 +12,7 @@ from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import VERDICTS, ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
 from oloproof_dagster.report.markdown import cell, table
+from oloproof_dagster.suite.preflight import python_checks
 from oloproof_dagster.system.own_files import OwnFiles
 
 GROUP = "judgment"
@@ -20,9 +21,11 @@ FAILURES_SHOWN = 50
 
 def judgment_code(project: Project) -> str:
     """The code version of verdicts: the evaluators as declared, and the code of python checks."""
+    suite = project.suite
     declared = [each.model_dump(mode="json") for each in project.evaluators]
-    checks = [OwnFiles.of(project, each["callable"]).code_digest for each in declared if "callable" in each]
-    return digest("code_version/v1", [JUDGMENT_VERSION, declared, checks])
+    volatile = [suite.ignore_paths, suite.ignore_new_paths, suite.unordered_paths]
+    checks = [OwnFiles.of(project, name).code_digest for name in python_checks(project).values()]
+    return digest("code_version/v1", [JUDGMENT_VERSION, declared, [list(each) for each in volatile], checks])
 
 
 def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
@@ -55,7 +58,11 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
             judgment, failures = Judgment(*upstream, project.suite.trials), Failures()
             rows = failures.watching(judgment.verdicts(criteria(project)))
             noted = {"trials": project.suite.trials}
-            return NewTable(rows, lambda: {**noted, "n_unreached": judgment.n_unreached}, failures.metadata)
+            return NewTable(
+                rows,
+                lambda: {**noted, "n_unreached": judgment.n_unreached, "own_word": judgment.own_word},
+                failures.metadata,
+            )
 
         # The checks' files as they are now: a long-lived code location knows the version of those it was loaded with.
         return stage.materialize(make, *upstream, judges=judgment_code(project), trials=project.suite.trials)

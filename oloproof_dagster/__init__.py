@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from oloproof_dagster.project.project import Project as Project
     from oloproof_dagster.project.project import load_project as load_project
     from oloproof_dagster.records.comparison import Compared as Compared
+    from oloproof_dagster.records.faults import ToolFault as ToolFault
     from oloproof_dagster.records.replay_change import ReplayChange as ReplayChange
+    from oloproof_dagster.records.replay_change import Replayed as Replayed
+    from oloproof_dagster.records.trajectory import AgentAnswer as AgentAnswer
     from oloproof_dagster.records.trajectory import AgentCheckpoint as AgentCheckpoint
     from oloproof_dagster.records.trajectory import AgentConstraintCheck as AgentConstraintCheck
     from oloproof_dagster.records.trajectory import AgentStep as AgentStep
     from oloproof_dagster.records.trajectory import AgentTrajectory as AgentTrajectory
+    from oloproof_dagster.records.trajectory import AgentUsage as AgentUsage
     from oloproof_dagster.report.runs import Run as Run
     from oloproof_dagster.report.runs import load_run as load_run
     from oloproof_dagster.resources import EvidenceStore as EvidenceStore
@@ -35,10 +39,12 @@ if TYPE_CHECKING:
     from oloproof_dagster.system.protocols import current_case as current_case
 
 _HOME = {
+    "AgentAnswer": "records.trajectory",
     "AgentCheckpoint": "records.trajectory",
     "AgentConstraintCheck": "records.trajectory",
     "AgentStep": "records.trajectory",
     "AgentTrajectory": "records.trajectory",
+    "AgentUsage": "records.trajectory",
     "CaseView": "evaluators.case",
     "Compared": "records.comparison",
     "ConfigError": "errors",
@@ -49,10 +55,12 @@ _HOME = {
     "OloproofError": "errors",
     "Project": "project.project",
     "ReplayChange": "records.replay_change",
+    "Replayed": "records.replay_change",
     "Replayable": "system.protocols",
     "Run": "report.runs",
     "SandboxResource": "resources",
     "Stateful": "system.protocols",
+    "ToolFault": "records.faults",
     "Verdict": "evaluators.verdict",
     "build_definitions": "definitions",
     "current_case": "system.protocols",

@@ -2,7 +2,7 @@
 
 import decimal
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from oloproof_dagster.digests import integers_of_any_size
@@ -26,6 +26,14 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def counted(n: int, noun: str) -> str:
     """`1 case`, `2 cases`."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def own_word(criteria: Sequence[str]) -> str:
+    """One line on fault replays in which nothing but the agent's own ending says that it recovered."""
+    return (
+        f"{', '.join(criteria)}: the verdict rests on the agent's own word, as recordings hold no constraint; write"
+        " require_state: expected or a check on the evaluator"
+    )
 
 
 def shortened(value: Any) -> str:

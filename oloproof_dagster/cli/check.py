@@ -16,7 +16,7 @@ from oloproof_dagster.suite.labels import validities
 from oloproof_dagster.suite.preflight import check_files, readable_by_all
 from oloproof_dagster.suite.transforms import SuiteCount, expand
 from oloproof_dagster.system.calls import Call, Outcome
-from oloproof_dagster.wording import counted
+from oloproof_dagster.wording import counted, own_word
 from oloproof_dagster.workers.session import Session
 
 
@@ -138,3 +138,6 @@ def _lacking(project: Project, session: Session, outcome: Outcome, has_initial_s
         aim = target(trajectory, declared)
         if not isinstance(aim, Target):
             yield Finding("note", f"{declared.name}: on this case {aim.meaning}")
+    own = [declared.name for declared in project.replayed if declared.rests_on_own_word]
+    if own and not trajectory.constraints:
+        yield Finding("note", own_word(own))

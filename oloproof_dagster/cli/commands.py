@@ -47,7 +47,7 @@ def run(
     from oloproof_dagster.local_run.release_run import materialize
     from oloproof_dagster.project.evidence_place import evidence_of
     from oloproof_dagster.report.documents import release_run
-    from oloproof_dagster.report.runs import errors_line, load_run
+    from oloproof_dagster.report.runs import errors_line, load_run, noop_line, own_word_line
     from oloproof_dagster.workers.session import with_workers
 
     version = project.version if version is None else version
@@ -71,9 +71,9 @@ def run(
         raise RuntimeError("the run ended without materialising the gate")
     finished = load_run(project, version)
     document = release_run(finished, result.cache())
-    errors = errors_line(finished, retried=retry_errors)
-    if errors:
-        print_error(f"warning: {errors}")
+    for line in (errors_line(finished, retried=retry_errors), own_word_line(finished), noop_line(finished)):
+        if line:
+            print_error(f"warning: {line}")
     if as_json:
         print_json(document)
         print_gate(printer(stderr=True), document)

@@ -32,14 +32,17 @@ def labels_export(project: "Project", transform: str, form: str, raw: bool, out:
       oloproof labels export --transform injected --out to-read.jsonl
     """
     from oloproof_dagster.suite.cases import read_cases
-    from oloproof_dagster.suite.labels import pairs_to_read, read_labels, write_pairs
+    from oloproof_dagster.suite.labels import pairs_to_read, read_labels, sampled, write_pairs
     from oloproof_dagster.suite.transforms import expand
 
     declared = next((each for each in project.transforms if each.name == transform), None)
     if declared is None:
         names = ", ".join(each.name for each in project.transforms) or "none"
         raise ConfigError(f"--transform {transform}: there is no such transform; declared are: {names}")
-    pairs = pairs_to_read(declared, expand(project, read_cases(project)), read_labels(project, declared))
+    copies = (row for row in expand(project, read_cases(project)) if row.transform == transform)
+    digests = ((row.case_id, str(row.pair_digest)) for row in copies)
+    wanted = {case_id for case_id, _ in sampled(declared, project.suite_id, digests)}
+    pairs = pairs_to_read(declared, expand(project, read_cases(project)), read_labels(project, declared), wanted)
     if out is None:
         write_pairs(pairs, form, sys.stdout, raw=raw)
         return 0

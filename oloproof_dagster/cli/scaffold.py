@@ -88,9 +88,10 @@ system:
 evaluators:
   - {type: state_matches, mode: subset}     # the state left behind against expected.state
   # - {type: state_unchanged, criterion: others_untouched, paths: [orders.other]}
-  # - {type: exact_match, criterion: right_answer, field: answer, expected_field: answer}
+  # - {type: exact_match, criterion: right_answer, field: answer}
   # - {type: tool_calls, must: [lookup], must_not: [delete]}
-  # - {type: fault_recovery, tool: lookup, fault: error, escalate_tools: [escalate]}     # needs replay()
+  # needs replay():
+  # - {type: fault_recovery, tool: lookup, fault: error, escalate_tools: [escalate], require_state: expected}
 
 slices: []
 """,

@@ -8,7 +8,13 @@ from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.records.paths import ABSENT
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow
-from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentTrajectory, digest_without_latency, from_text
+from oloproof_dagster.records.trajectory import (
+    AgentCheckpoint,
+    AgentTrajectory,
+    AgentUsage,
+    digest_without_latency,
+    from_text,
+)
 
 FindReplay = Callable[["CaseEvidence", AgentCheckpoint, ReplayChange], ReplayRow | None]
 
@@ -84,52 +90,68 @@ class CaseEvidence:
 class CaseView:
     """A case as a python check sees it. Every value is the check's own copy, made when it is first asked for.
 
-    `state`, `initial_state` and `trajectory` are None where none was recorded or declared.
+    `state`, `initial_state`, `trajectory` and `usage` are None where none was recorded or declared. `source` is the
+    source case of a copy; `recorded`, where a fault replay is looked at, is the case as it was recorded.
     """
 
-    def __init__(self, evidence: CaseEvidence) -> None:
-        self._evidence = evidence
-        self.id = evidence.case.case_id
-        self.trial = evidence.trial
+    def __init__(self, evidence: CaseEvidence, recorded: CaseEvidence | None = None) -> None:
+        execution, case = evidence.execution, evidence.case
+        self.id, self.trial, self.transform = case.case_id, evidence.trial, case.transform
+        # Texts alone: nothing that a check reaches from here is another criterion's.
+        self._texts = {
+            "input": case.input,
+            "expected": case.expected,
+            "metadata": case.metadata,
+            "output": execution.output if execution else None,
+            "state": evidence.state_text,
+            "initial_state": case.initial_state,
+            "trajectory": evidence.trajectory_text,
+        }
+        self.source: CaseView | None = CaseView(evidence.source) if evidence.source else None
+        self.recorded: CaseView | None = CaseView(recorded) if recorded else None
 
     @cached_property
     def input(self) -> Any:
         """What the system was called with."""
-        return parse_canonical(self._evidence.case.input)
+        return self._read("input")
 
     @cached_property
     def expected(self) -> Any:
         """What the dataset expects of the case."""
-        return parse_canonical(self._evidence.case.expected)
+        return self._read("expected")
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
         """The case's metadata."""
-        found: dict[str, Any] = parse_canonical(self._evidence.case.metadata)
+        found: dict[str, Any] = self._read("metadata")
         return found
 
     @cached_property
     def output(self) -> Any:
         """What the system returned, or None."""
-        execution = self._evidence.execution
-        return _or_none(execution.output if execution else None)
+        return self._read("output")
 
     @cached_property
     def state(self) -> Any:
         """The state left behind, or None."""
-        return _or_none(self._evidence.state_text)
+        return self._read("state")
 
     @cached_property
     def initial_state(self) -> Any:
         """The state that the case started from, or None."""
-        return _or_none(self._evidence.case.initial_state)
+        return self._read("initial_state")
 
     @cached_property
     def trajectory(self) -> AgentTrajectory | None:
         """What the agent recorded, or None."""
-        text = self._evidence.trajectory_text
+        text = self._texts["trajectory"]
         return None if text is None else from_text(text)
 
+    @cached_property
+    def usage(self) -> AgentUsage | None:
+        """What the case cost, or None where the agent recorded nothing of it."""
+        return self.trajectory.usage if self.trajectory else None
 
-def _or_none(text: str | None) -> Any:
-    return None if text is None else parse_canonical(text)
+    def _read(self, name: str) -> Any:
+        text = self._texts[name]
+        return None if text is None else parse_canonical(text)

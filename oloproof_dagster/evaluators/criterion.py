@@ -1,7 +1,7 @@
 """From declarations to evaluators, and the order in which a verdict is reached: eligibility, execution, evaluator."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from oloproof_dagster.digests import canonical_json
@@ -14,6 +14,7 @@ from oloproof_dagster.evaluators.relation import RelationEvaluator
 from oloproof_dagster.evaluators.state import StateMatchesEvaluator, StateUnchangedEvaluator
 from oloproof_dagster.evaluators.tools import ToolCallsEvaluator
 from oloproof_dagster.evaluators.verdict import Verdict, failed, missing, not_applicable
+from oloproof_dagster.evaluators.volatile import NOTHING_VOLATILE, Volatile
 from oloproof_dagster.project.evaluator_keys import (
     Contains,
     Declaration,
@@ -25,6 +26,7 @@ from oloproof_dagster.project.evaluator_keys import (
     StateUnchanged,
     ToolCalls,
 )
+from oloproof_dagster.records.paths import PathAmbiguous
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.tables import JSONText, VerdictRow
 
@@ -39,7 +41,7 @@ class Evaluator(Protocol):
         """The verdict on an eligible case whose execution went well."""
 
     def noop(self, evidence: CaseEvidence) -> bool | None:
-        """Whether the initial state already satisfies an eligible case's check; None: the check reads no state."""
+        """Whether an agent that does nothing would pass, or (relations) did nothing; None: the check does not say."""
 
 
 LoadCheck = Callable[[str], tuple[Callable[[Any], Any], Callable[[BaseException], str]]]
@@ -52,15 +54,27 @@ class Criterion:
 
     name: str
     evaluator: Evaluator
-    errors_fail: bool
-    reads_pairs: bool
+    declared: Declaration
+
+    @property
+    def reads_pairs(self) -> bool:
+        """Whether it compares a copy with its source."""
+        return isinstance(self.declared, MetamorphicRelation)
+
+    @property
+    def rests_on_own_word(self) -> bool:
+        """Whether a recovery that it passes is checked by nothing but constraints of the recording."""
+        return isinstance(self.declared, FaultRecovery) and self.declared.rests_on_own_word
 
     def verdict(self, evidence: CaseEvidence) -> Verdict:
         """Eligibility first, then the execution's status, then the evaluator."""
-        if evidence.case.source_case is not None and not self.reads_pairs:
-            return not_applicable(VerdictReason.METAMORPHIC_COPY)
+        if not self.reads_pairs and not self.declared.judges(evidence.case.transform):
+            left_out = self.declared.cases == "sources"  # then it is a copy, which is compared with its source
+            return not_applicable(VerdictReason.METAMORPHIC_COPY if left_out else VerdictReason.CASE_NOT_SELECTED)
         try:
             return self._verdict(evidence)
+        except PathAmbiguous as error:
+            return missing(VerdictReason.PATH_AMBIGUOUS, str(error))
         except RecursionError:  # a value nested some hundred levels deep costs its own verdict
             return _too_deep()
 
@@ -68,9 +82,10 @@ class Criterion:
         """The verdict as a row of the verdicts table."""
         verdict = self.verdict(evidence)
         try:
-            compared, noop = _text(verdict), self._noop(verdict, evidence)
+            compared, noop = _text([row.members() for row in verdict.compared]), self._noop(verdict, evidence)
+            diverged = _text(verdict.diverged)
         except (NotJSON, RecursionError):  # deeper by the few levels that a row puts around a value
-            verdict, compared, noop = _too_deep(), None, None
+            verdict, compared, noop, diverged = _too_deep(), None, None, None
         return VerdictRow(
             case_id=evidence.case.case_id,
             trial=evidence.trial,
@@ -80,6 +95,7 @@ class Criterion:
             detail=verdict.detail,
             compared=compared,
             noop=noop,
+            diverged=diverged,
         )
 
     def _verdict(self, evidence: CaseEvidence) -> Verdict:
@@ -92,47 +108,55 @@ class Criterion:
         if execution.status != "ok":
             reason = VerdictReason.EXECUTION_TIMEOUT if execution.status == "timeout" else VerdictReason.EXECUTION_ERROR
             detail = execution.error
-            return failed(reason, detail) if self.errors_fail else missing(reason, detail)
+            if isinstance(self.evaluator, StateUnchangedEvaluator):
+                damage = self.evaluator.damage(evidence)  # what happened, happened
+                if damage is not None:
+                    return replace(damage, reason=reason.value, detail=detail)
+            return failed(reason, detail) if self.declared.on_execution_error == "fail" else missing(reason, detail)
         return self.evaluator.judge(evidence)
 
     def _noop(self, verdict: Verdict, evidence: CaseEvidence) -> bool | None:
-        return None if verdict.status == "not_applicable" else self.evaluator.noop(evidence)
+        if verdict.status == "not_applicable" or verdict.reason == VerdictReason.PATH_AMBIGUOUS:
+            return None
+        found = self.evaluator.noop(evidence)
+        # Of a relation only the passed pairs count; a state criterion may be satisfied beforehand by a failed case.
+        return found and verdict.status == "passed" if self.reads_pairs else found
 
 
-def _text(verdict: Verdict) -> JSONText | None:
-    compared = [row.members() for row in verdict.compared]
-    return JSONText(canonical_json(compared)) if compared else None
+def _text(value: Any) -> JSONText | None:
+    return JSONText(canonical_json(value)) if value else None
 
 
 def _too_deep() -> Verdict:
     return missing(VerdictReason.EVALUATOR_ERROR, "the values are nested too deep to be compared")
 
 
-def build(declarations: tuple[Declaration, ...], load_check: LoadCheck) -> Iterator[Criterion]:
-    """The criteria that declarations ask for, in their order."""
+def build(
+    declarations: tuple[Declaration, ...], load_check: LoadCheck, volatile: Volatile = NOTHING_VOLATILE
+) -> Iterator[Criterion]:
+    """The criteria that declarations ask for, in their order; `volatile` paths join those that they name."""
+    first = next((each for each in declarations if isinstance(each, StateMatches)), StateMatches(type="state_matches"))
+    states = StateMatchesEvaluator(first, volatile)
     for declared in declarations:
-        yield Criterion(
-            declared.name,
-            _evaluator(declared, load_check),
-            declared.on_execution_error == "fail",
-            isinstance(declared, MetamorphicRelation),
-        )
+        if isinstance(declared, FaultRecovery):
+            check = PythonEvaluator(*load_check(declared.check)) if declared.check else None
+            yield Criterion(declared.name, RecoveryEvaluator(declared, states, check, volatile), declared)
+        else:
+            yield Criterion(declared.name, _evaluator(declared, load_check, volatile), declared)
 
 
-def _evaluator(declared: Declaration, load_check: LoadCheck) -> Evaluator:
+def _evaluator(declared: Declaration, load_check: LoadCheck, volatile: Volatile) -> Evaluator:
     match declared:
         case ExactMatch() | Contains():
             return OutcomeEvaluator(declared)
         case StateMatches():
-            return StateMatchesEvaluator(declared)
+            return StateMatchesEvaluator(declared, volatile)
         case StateUnchanged():
-            return StateUnchangedEvaluator(declared)
+            return StateUnchangedEvaluator(declared, volatile)
         case ToolCalls():
             return ToolCallsEvaluator(declared)
-        case FaultRecovery():
-            return RecoveryEvaluator(declared)
         case MetamorphicRelation():
-            return RelationEvaluator(declared)
+            return RelationEvaluator(declared, volatile)
         case PythonCheck():
             return PythonEvaluator(*load_check(declared.callable))
     raise AssertionError(f"no evaluator for {type(declared).__name__}")

@@ -5,9 +5,11 @@ from typing import Any
 
 from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.criterion import Criterion, build
+from oloproof_dagster.evaluators.volatile import Volatile
 from oloproof_dagster.evidence.parquet import Index, Stored
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.keys import execution_key, identity_of, replay_key
+from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
 from oloproof_dagster.records.trajectory import AgentCheckpoint
@@ -15,7 +17,7 @@ from oloproof_dagster.system.interrupts import INTERRUPTS
 from oloproof_dagster.system.loading import load_attribute
 from oloproof_dagster.system.own_files import OwnFiles
 
-JUDGMENT_VERSION = "1"
+JUDGMENT_VERSION = "2"
 
 
 def criteria(project: Project) -> tuple[Criterion, ...]:
@@ -30,13 +32,16 @@ def criteria(project: Project) -> tuple[Criterion, ...]:
         own.forget()
         return load_attribute(project, name, "evaluators.callable"), own.describe
 
-    return tuple(build(project.evaluators, load_check))
+    suite = project.suite
+    volatile = Volatile(suite.ignore_paths, suite.ignore_new_paths, suite.unordered_paths)
+    return tuple(build(project.evaluators, load_check, volatile))
 
 
 class Judgment:
     """One pass of verdicts over a suite and `trials` executions of each case.
 
-    `n_unreached` counts the executions that are not recorded.
+    `n_unreached` counts the executions that are not recorded; `own_word` names the criteria whose recoveries rest on
+    the agent's own word, where no recording of the suite holds a constraint.
     """
 
     def __init__(
@@ -48,6 +53,8 @@ class Judgment:
         trials: int = 1,
     ) -> None:
         self.n_unreached = 0
+        self._own_word: dict[str, None] = {}
+        self._constrained = False
         self._suite, self._trials = suite, trials
         self._identity = identity_of(executions.facts())
         # A run killed between two tables leaves them of two attempts.
@@ -62,7 +69,16 @@ class Judgment:
                 if evidence.execution is None:
                     self.n_unreached += 1
                 for criterion in criteria:
-                    yield criterion.row(evidence)
+                    row = criterion.row(evidence)
+                    if row.reason == VerdictReason.RECOVERED and criterion.rests_on_own_word:
+                        self._own_word[criterion.name] = None
+                        self._constrained |= bool(evidence.trajectory and evidence.trajectory.constraints)
+                    yield row
+
+    @property
+    def own_word(self) -> list[str]:
+        """The criteria whose recoveries nothing but the agent's own ending shows."""
+        return [] if self._constrained else list(self._own_word)
 
     def cases(self, suite: Iterable[SuiteRow]) -> Iterator[CaseEvidence]:
         """What is recorded of each case and trial; a derived case follows its source and knows it, trial by trial."""
@@ -91,4 +107,5 @@ class Judgment:
         recorded = evidence.trajectory_digest
         if recorded is None or self._identity is None:
             return None
-        return self._replays.get(replay_key(self._identity, evidence.case, recorded, checkpoint, change))
+        trial = evidence.trial if evidence.trajectory is not None and evidence.trajectory.answers else None
+        return self._replays.get(replay_key(self._identity, evidence.case, recorded, checkpoint, change, trial=trial))

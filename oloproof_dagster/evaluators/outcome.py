@@ -16,7 +16,7 @@ class OutcomeEvaluator:
     def __init__(self, declared: ExactMatch | Contains) -> None:
         self._contains = isinstance(declared, Contains)
         self._field = parse_path(declared.field or "$")
-        self._expected_field = parse_path(declared.expected_field or "$")
+        self._expected_field = parse_path(declared.expected_at)
         self._strip, self._casefold = declared.strip, declared.casefold
 
     def eligibility(self, evidence: CaseEvidence) -> Verdict | None:

@@ -1,23 +1,27 @@
 """Relations: what a derived case has to have in common with its source. A failure shows what changed, never why."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from oloproof_dagster.evaluators.call_order import Matched, match
 from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
+from oloproof_dagster.evaluators.volatile import NOTHING_VOLATILE, Volatile
 from oloproof_dagster.project.evaluator_keys import MetamorphicRelation
-from oloproof_dagster.records.comparison import Comparison, compare_at, json_equal
+from oloproof_dagster.records.comparison import EXACT, compare_at, json_equal
 from oloproof_dagster.records.paths import ABSENT, lookup, parse_path, show_path
 from oloproof_dagster.records.reasons import VerdictReason
-from oloproof_dagster.records.trajectory import AgentTrajectory
+from oloproof_dagster.records.trajectory import AgentStep, AgentTrajectory
 
 
 class RelationEvaluator:
     """Compares outputs, tool calls or states of a pair; the source's side stands as what is expected."""
 
-    def __init__(self, declared: MetamorphicRelation) -> None:
+    def __init__(self, declared: MetamorphicRelation, volatile: Volatile = NOTHING_VOLATILE) -> None:
         self._relation, self._transform = declared.relation, declared.transform
+        self._require_action = declared.require_action
         self._field = parse_path(declared.field or "$")
-        self._comparison = Comparison(ignored=tuple(parse_path(path) for path in declared.ignore_paths))
+        self._comparison = volatile.comparison(declared.ignore_paths)
 
     def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
         """Not applicable to source cases, and to copies by another transform."""
@@ -32,6 +36,8 @@ class RelationEvaluator:
         source = evidence.source
         if source is None or source.execution is None or source.execution.status != "ok":
             return missing(VerdictReason.METAMORPHIC_SOURCE_MISSING)
+        if self._require_action and self.noop(evidence):
+            return not_applicable(VerdictReason.NO_ACTION_TAKEN)
         if self._relation == "same_actions":
             return self._same_actions(source, evidence)
         if self._relation == "same_state":
@@ -39,21 +45,33 @@ class RelationEvaluator:
         return self._same_output(source, evidence)
 
     def noop(self, evidence: CaseEvidence) -> bool | None:
-        """None: the check compares two cases."""
-        return None
+        """Whether neither side called a tool or changed its world; None where neither was recorded of one of them."""
+        if evidence.source is None:
+            return None
+        sides = [self._idle(each) for each in (evidence.source, evidence)]
+        return None if None in sides else all(sides)
+
+    def _idle(self, side: CaseEvidence) -> bool | None:
+        called = None if side.trajectory is None else bool(side.trajectory.calls)
+        changed = None
+        if side.state is not ABSENT and side.initial_state is not ABSENT:
+            comparison = self._comparison.on(side.initial_state, side.state)
+            changed = not comparison.equal(side.initial_state, side.state)
+        return None if called is None and changed is None else not (called or changed)
 
     def _same_output(self, source: CaseEvidence, derived: CaseEvidence) -> Verdict:
         wanted, found = lookup(source.output, self._field), lookup(derived.output, self._field)
         for who, value in (("the source's", wanted), ("the pair's", found)):
             if value is ABSENT:
                 return missing(VerdictReason.NO_OUTPUT_FIELD, f"{who} output lacks {show_path(self._field)}")
-        return by_comparison(compare_at(self._comparison, self._field, wanted, found))
+        return by_comparison(compare_at(EXACT, self._field, wanted, found))
 
     def _same_actions(self, source: CaseEvidence, derived: CaseEvidence) -> Verdict:
         if source.trajectory is None or derived.trajectory is None:
             return missing(VerdictReason.AGENT_TRAJECTORY_UNAVAILABLE)
-        wanted, found = _calls(source), _calls(derived)
-        verdict = by_comparison(compare_at(self._comparison, (), wanted, found))
+        matched = match(source.trajectory.calls, derived.trajectory.calls)
+        wanted, found = _shown(source.trajectory.calls), _shown(_as_paired(matched, derived.trajectory.calls))
+        verdict = by_comparison(compare_at(EXACT, (), wanted, found))
         if verdict.status == "failed" and _may_yet_agree(wanted, found, source.trajectory, derived.trajectory):
             return missing(VerdictReason.TRAJECTORY_TRUNCATED, compared=verdict.compared)
         if source.trajectory.truncated or derived.trajectory.truncated:
@@ -63,7 +81,8 @@ class RelationEvaluator:
     def _same_state(self, source: CaseEvidence, derived: CaseEvidence) -> Verdict:
         if source.state_text is None or derived.state_text is None:
             return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
-        return by_comparison(compare_at(self._comparison, (), source.state, derived.state))
+        comparison = self._comparison.on(derived.initial_state, source.state, derived.state)
+        return by_comparison(compare_at(comparison, (), source.state, derived.state))
 
 
 def _may_yet_agree(wanted: list[Any], found: list[Any], source: AgentTrajectory, derived: AgentTrajectory) -> bool:
@@ -73,6 +92,12 @@ def _may_yet_agree(wanted: list[Any], found: list[Any], source: AgentTrajectory,
     return json_equal(wanted[:common], found[:common]) and shorter.truncated
 
 
-def _calls(evidence: CaseEvidence) -> list[dict[str, Any]]:
-    assert evidence.trajectory is not None
-    return [{"tool": step.tool_name, "arguments": step.arguments} for step in evidence.trajectory.calls]
+def _as_paired(matched: Matched, calls: Sequence[AgentStep]) -> list[AgentStep]:
+    """The copy's calls in the order of the source's, as far as they are the same; then the others as they came."""
+    paired = [made for _, made in matched.pairs]
+    taken = {made.index for made in paired}
+    return [*paired, *(call for call in calls if call.index not in taken)]
+
+
+def _shown(calls: Sequence[AgentStep]) -> list[dict[str, Any]]:
+    return [{"tool": step.tool_name, "arguments": step.arguments} for step in calls]

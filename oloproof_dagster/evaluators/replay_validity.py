@@ -4,9 +4,12 @@ Pure functions over recordings; `replay` makes the replays, `evaluators.recovery
 """
 
 from dataclasses import dataclass
+from typing import Any
 
+from oloproof_dagster.evaluators.call_order import Matched, match, pair
+from oloproof_dagster.evaluators.call_results import is_the_fault, result_of
+from oloproof_dagster.evaluators.divergence import CALLS, Diverged, Repeats, seen
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
-from oloproof_dagster.records.comparison import json_equal
 from oloproof_dagster.records.faults import FAULT_RESULTS
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.replay_change import ReplayChange
@@ -40,65 +43,114 @@ def target(recording: AgentTrajectory, declared: FaultRecovery) -> Target | Verd
         return VerdictReason.NO_CHECKPOINT_RECORDED
     latest = max(checkpoint.step_index or 0 for checkpoint in before)
     checkpoint = [each for each in before if (each.step_index or 0) == latest][-1]
-    return Target(call, checkpoint, ReplayChange("inject_fault", call.index, declared.fault))
+    return Target(call, checkpoint, ReplayChange("inject_fault", call.index, declared.fault, declared.delivery))
 
 
 def why_control_is_discarded(
-    recording: AgentTrajectory, checkpoint: AgentCheckpoint, continuation: AgentTrajectory
-) -> VerdictReason | None:
+    recording: AgentTrajectory, checkpoint: AgentCheckpoint, continuation: AgentTrajectory, repeats: Repeats = CALLS
+) -> Diverged | None:
     """Why a control replay shows that this system cannot be replayed from here, or None where it can."""
     prefix = checkpoint.step_index or 0
     if prefix and _same_steps(continuation.steps, recording.steps):
-        return VerdictReason.REPLAY_ECHOED
-    recorded = [step for step in recording.calls if step.index > prefix]
-    if continuation.terminal_status != recording.terminal_status or not _same_calls(recorded, continuation.calls):
-        return VerdictReason.CONTROL_DIVERGED
-    return None
+        return Diverged(VerdictReason.REPLAY_ECHOED)
+    found = match([step for step in recording.calls if step.index > prefix], continuation.calls)
+    if not found.same:
+        return _other_call(VerdictReason.CONTROL_DIVERGED, found, prefix)
+    if continuation.terminal_status != recording.terminal_status:
+        sides = (recording.terminal_status, continuation.terminal_status)
+        return Diverged(VerdictReason.CONTROL_DIVERGED, "status", None, *sides)
+    return repeats.difference(found.pairs, recording, continuation)
 
 
 def why_fault_is_discarded(
-    recording: AgentTrajectory, aim: Target, continuation: AgentTrajectory
-) -> VerdictReason | None:
+    recording: AgentTrajectory, aim: Target, continuation: AgentTrajectory, repeats: Repeats = CALLS
+) -> Diverged | None:
     """Why a fault replay says nothing about this fault, or None where the fault reached the agent."""
     prefix = aim.checkpoint.step_index or 0
-    before = [step for step in recording.calls if prefix < step.index < aim.call.index]
-    made = continuation.calls
-    if not _same_calls(before, made[: len(before)]):
-        return VerdictReason.REPLAY_DIVERGED_BEFORE_FAULT
-    if len(made) == len(before) or not _same_calls([aim.call], made[len(before) : len(before) + 1]):
-        return VerdictReason.REPLAY_DID_NOT_INJECT
-    result = _result_of(continuation, made[len(before)])
+    before = _before(recording, aim, continuation)
+    if not before.same:
+        return _other_call(VerdictReason.REPLAY_DIVERGED_BEFORE_FAULT, before, prefix)
+    changed = repeats.difference(before.pairs, recording, continuation)
+    if changed is not None:
+        return Diverged(
+            VerdictReason.REPLAY_DIVERGED_BEFORE_FAULT,
+            *(changed.what, changed.at_step, changed.recorded, changed.replayed, changed.path),
+        )
+    made = _faulted(aim, before, continuation)
+    if isinstance(made, Matched):
+        return _other_call(VerdictReason.REPLAY_DID_NOT_INJECT, made, prefix)
+    result = result_of(continuation, made)
+    if result is not None and is_the_fault(result, aim.change):
+        return None
     assert aim.change.fault is not None
-    if result is None or not json_equal(FAULT_RESULTS[aim.change.fault], result.result):
-        return VerdictReason.REPLAY_DID_NOT_INJECT
-    return None
+    at = (made if result is None else result).index + prefix
+    wanted = FAULT_RESULTS[aim.change.fault]
+    return Diverged(VerdictReason.REPLAY_DID_NOT_INJECT, "result", at, wanted, seen(result))
 
 
 def fault_step(recording: AgentTrajectory, aim: Target, spliced: AgentTrajectory) -> AgentStep:
     """The step at which the agent saw the fault, in a spliced fault replay that was not discarded: the faulted
     call's result. Calls made in parallel before it came back are no answer to it."""
     prefix = aim.checkpoint.step_index or 0
-    n_before = sum(prefix < step.index < aim.call.index for step in recording.calls)
-    result = _result_of(spliced, [step for step in spliced.calls if step.index > prefix][n_before])
+    continuation = continuation_of(spliced, prefix)
+    made = _faulted(aim, _before(recording, aim, continuation), continuation)
+    assert isinstance(made, AgentStep), "a replay without the faulted call is discarded"
+    result = result_of(continuation, made)
     assert result is not None, "a replay without the fault's result is discarded"
-    return result
+    return spliced.steps[prefix + result.index - 1]
 
 
-def _result_of(trajectory: AgentTrajectory, call: AgentStep) -> AgentStep | None:
-    """The call's tool_result: the one with its call_id; without ids the next step, when it is that tool's result."""
-    after = trajectory.steps[call.index :]
-    if call.call_id is not None:
-        return next((s for s in after if s.kind == "tool_result" and s.call_id == call.call_id), None)
-    if after and after[0].kind == "tool_result" and after[0].tool_name == call.tool_name:
-        return after[0]
-    return None
+def continuation_of(spliced: AgentTrajectory, prefix: int) -> AgentTrajectory:
+    """The continuation that was spliced onto a recording's first `prefix` steps, as it was returned."""
+    if not prefix:
+        return spliced
+    steps = tuple(step.model_copy(update={"index": step.index - prefix}) for step in spliced.steps[prefix:])
+    return AgentTrajectory(steps=steps, terminal_status=spliced.terminal_status, truncated=spliced.truncated)
 
 
-def _same_calls(recorded: list[AgentStep], made: tuple[AgentStep, ...]) -> bool:
-    """The same tools with the same arguments in the same order; results may differ: a clock, an id."""
-    return len(recorded) == len(made) and all(
-        a.tool_name == b.tool_name and json_equal(a.arguments, b.arguments) for a, b in zip(recorded, made, strict=True)
-    )
+def _before(recording: AgentTrajectory, aim: Target, continuation: AgentTrajectory) -> Matched:
+    """The calls before the faulted one; those that its own model answer asks for may stand in any order."""
+    prefix = aim.checkpoint.step_index or 0
+    recorded = [step for step in recording.calls if prefix < step.index < aim.call.index]
+    earlier = [step for step in recorded if aim.call.turn is None or step.turn != aim.call.turn]
+    beside = recorded[len(earlier) :]
+    made = list(continuation.calls)
+    found = match(earlier, made[: len(earlier)])
+    if not found.same or not beside:
+        return found
+    there = _one_turn(made[len(earlier) :]) or made[len(earlier) : len(earlier) + len(beside)]
+    pairs, lacking, left = pair(beside, there, free=there[:1] != [] and there[0].turn is not None)
+    if lacking:
+        return Matched(found.pairs, False, lacking[0], left[0] if left else None)
+    return Matched((*found.pairs, *pairs), True)
+
+
+def _faulted(aim: Target, before: Matched, continuation: AgentTrajectory) -> AgentStep | Matched:
+    """The faulted call as it was made again, or what was made in its place."""
+    taken = {made.index for _, made in before.pairs}
+    left = [call for call in continuation.calls if call.index not in taken]
+    candidates = _one_turn(left) if aim.call.turn is not None else []
+    pairs, _, others = pair([aim.call], candidates or left[:1], free=True)
+    return pairs[0][1] if pairs else Matched(before.pairs, False, aim.call, others[0] if others else None)
+
+
+def _one_turn(calls: list[AgentStep]) -> list[AgentStep]:
+    """The first calls that are of one turn; none where the first has no turn."""
+    turn = calls[0].turn if calls else None
+    n = 0
+    while turn is not None and n < len(calls) and calls[n].turn == turn:
+        n += 1
+    return calls[:n]
+
+
+def _other_call(reason: VerdictReason, found: Matched, prefix: int) -> Diverged:
+    recorded, made = found.recorded, found.made
+    at = recorded.index if recorded is not None else made.index + prefix if made is not None else None
+    return Diverged(reason, "call", at, _shown(recorded), _shown(made))
+
+
+def _shown(call: AgentStep | None) -> Any:
+    return None if call is None else {"tool": call.tool_name, "arguments": call.arguments}
 
 
 def _same_steps(made: tuple[AgentStep, ...], recorded: tuple[AgentStep, ...]) -> bool:

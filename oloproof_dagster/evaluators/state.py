@@ -1,64 +1,89 @@
 """State criteria: what the world should be after the case, and what must not have changed."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
 from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
+from oloproof_dagster.evaluators.volatile import NOTHING_VOLATILE, Volatile
 from oloproof_dagster.project.evaluator_keys import StateMatches, StateUnchanged
-from oloproof_dagster.records.comparison import EXACT, Comparison, compare_at
-from oloproof_dagster.records.paths import ABSENT, lookup, parse_path, show_path
+from oloproof_dagster.records.comparison import Comparison, compare_at
+from oloproof_dagster.records.paths import ABSENT, Path, lookup, matching, parse_path, show_path
 from oloproof_dagster.records.reasons import VerdictReason
 
 
 class StateMatchesEvaluator:
     """Compares the recorded state with the expected one, whole or on each of some paths."""
 
-    def __init__(self, declared: StateMatches) -> None:
+    def __init__(self, declared: StateMatches, volatile: Volatile = NOTHING_VOLATILE) -> None:
         self._field = parse_path(declared.expected_field)
         self._paths = tuple(parse_path(path) for path in (declared.paths or ("$",)))
-        self._comparison = Comparison(
-            mode=declared.mode,
-            tolerance=declared.exact_tolerance,
-            ignored=tuple(parse_path(path) for path in declared.ignore_paths),
-            unordered=tuple(parse_path(path) for path in declared.unordered_paths),
-        )
+        own = (declared.ignore_paths, declared.unordered_paths, declared.ignore_new_paths)
+        self._comparison = replace(volatile.comparison(*own, declared.mode), tolerance=declared.exact_tolerance)
 
     def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
         """Not applicable where the dataset expects no state."""
-        if lookup(evidence.expected, self._field) is ABSENT:
+        if self.expected(evidence) is ABSENT:
             return not_applicable(VerdictReason.NO_EXPECTED_STATE)
         return None
 
     def judge(self, evidence: CaseEvidence) -> Verdict:
         """Whether the state left behind is the expected one."""
-        expected = lookup(evidence.expected, self._field)
-        lacking = [path for path in self._paths if lookup(expected, path) is ABSENT]
-        if evidence.state is ABSENT:
+        return self.compare(self.expected(evidence), evidence.state, evidence.initial_state)
+
+    def expected(self, evidence: CaseEvidence) -> Any:
+        """The state that the case expects, or ABSENT."""
+        return lookup(evidence.expected, self._field)
+
+    def compare(self, expected: Any, state: Any, initial: Any) -> Verdict:
+        """Whether a state, reached from an initial one, is the expected one."""
+        if state is ABSENT:
             return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
+        lacking = self._lacking(expected)
         if lacking:
             return missing(VerdictReason.EXPECTED_PATH_ABSENT, ", ".join(map(show_path, lacking)))
+        comparison = self._comparison.on(initial, expected, state)
         return by_comparison(
             tuple(
                 row
-                for path in self._paths
-                for row in compare_at(self._comparison, path, lookup(expected, path), lookup(evidence.state, path))
+                for path in self._compared(expected, state)
+                for row in compare_at(comparison, path, lookup(expected, path), lookup(state, path))
             )
         )
 
     def noop(self, evidence: CaseEvidence) -> bool | None:
         """Whether an agent that does nothing would pass."""
-        expected = lookup(evidence.expected, self._field)
+        expected, initial = self.expected(evidence), evidence.initial_state
+        if initial is ABSENT or self._lacking(expected):
+            return False
+        comparison = self._comparison.on(initial, expected)
         return all(
             (wanted := lookup(expected, path)) is not ABSENT
-            and (found := lookup(evidence.initial_state, path)) is not ABSENT
-            and self._comparison.equal(wanted, found, path)
-            for path in self._paths
+            and (found := lookup(initial, path)) is not ABSENT
+            and comparison.equal(wanted, found, path)
+            for path in self._compared(expected, initial)
         )
+
+    def _lacking(self, expected: Any) -> list[Path]:
+        return [path for path in self._paths if next(matching(expected, path), None) is None]
+
+    def _compared(self, expected: Any, state: Any) -> Iterator[Path]:
+        """The paths with each `*` followed; where the comparison is exact, also to what only the state has."""
+        sides = (expected, state) if self._comparison.mode == "exact" else (expected,)
+        for path in self._paths:
+            if "*" in path:
+                yield from {found: None for side in sides for found in matching(side, path)}
+            else:
+                yield path
 
 
 class StateUnchangedEvaluator:
-    """Compares paths of the recorded state with the initial state."""
+    """Compares the recorded state with the initial one: on some paths, or everywhere but on some."""
 
-    def __init__(self, declared: StateUnchanged) -> None:
-        self._paths = tuple(parse_path(path) for path in declared.paths)
+    def __init__(self, declared: StateUnchanged, volatile: Volatile = NOTHING_VOLATILE) -> None:
+        self._paths = tuple(parse_path(path) for path in (declared.paths or ("$",)))
+        self._comparison = volatile.comparison(declared.except_ or ())
 
     def eligibility(self, evidence: CaseEvidence) -> Verdict | None:
         """Not applicable where the case has no initial state."""
@@ -67,20 +92,45 @@ class StateUnchangedEvaluator:
         return None
 
     def judge(self, evidence: CaseEvidence) -> Verdict:
-        """Whether the paths hold what they held before the case."""
-        if evidence.state is ABSENT:
+        """Whether everything holds what it held before the case."""
+        initial, state = evidence.initial_state, evidence.state
+        if state is ABSENT:
             return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
-        lacking = [path for path in self._paths if lookup(evidence.initial_state, path) is ABSENT]
+        lacking = self._lacking(initial)
         if lacking:
             return missing(VerdictReason.INITIAL_PATH_ABSENT, ", ".join(map(show_path, lacking)))
+        allowed = self._comparison.also_ignoring(_may_change(evidence))
+        comparison = allowed.on(initial, state)
         return by_comparison(
             tuple(
                 row
-                for path in self._paths
-                for row in compare_at(EXACT, path, lookup(evidence.initial_state, path), lookup(evidence.state, path))
+                for path in self._compared(initial, state, comparison)
+                for row in compare_at(comparison, path, lookup(initial, path), lookup(state, path))
             )
         )
 
+    def damage(self, evidence: CaseEvidence) -> Verdict | None:
+        """The failed verdict where a recorded state shows damage, though the execution errored afterwards."""
+        error = evidence.execution.error if evidence.execution else None
+        if evidence.state is ABSENT or (error or "").startswith("reset: "):  # then the world is not the agent's work
+            return None
+        found = self.judge(evidence)
+        return found if found.status == "failed" else None
+
     def noop(self, evidence: CaseEvidence) -> bool | None:
         """An agent that does nothing leaves everything as it was."""
-        return all(lookup(evidence.initial_state, path) is not ABSENT for path in self._paths)
+        return not self._lacking(evidence.initial_state)
+
+    def _lacking(self, initial: Any) -> list[Path]:
+        return [path for path in self._paths if next(matching(initial, path), None) is None]
+
+    def _compared(self, initial: Any, state: Any, comparison: Comparison) -> Iterator[Path]:
+        for path in self._paths:
+            places = {found: None for side in (initial, state) for found in matching(side, path)}
+            yield from (place for place in places if not comparison.leaves_out(place) or not place)
+
+
+def _may_change(evidence: CaseEvidence) -> tuple[Path, ...]:
+    """What the case itself says may change."""
+    paths = lookup(evidence.expected, ("may_change",))
+    return () if paths is ABSENT else tuple(parse_path(path) for path in paths)

@@ -1,7 +1,7 @@
 """A verdict: one criterion's result for one case, with the reason and the paths that were compared."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from oloproof_dagster.records.comparison import Compared
 from oloproof_dagster.records.reasons import VerdictReason
@@ -13,6 +13,8 @@ Status = Literal["passed", "failed", "missing", "not_applicable"]
 class Verdict:
     """What an evaluator found. `reason` is a VerdictReason's code, or a python check's own word.
 
+    `diverged` is the first difference of a replay that shows nothing.
+
     `missing`: the case counts and was not observed. `not_applicable`: the case does not count.
     """
 
@@ -20,6 +22,7 @@ class Verdict:
     reason: str | None = None
     detail: str | None = None
     compared: tuple[Compared, ...] = ()
+    diverged: dict[str, Any] | None = None
 
 
 def passed(reason: VerdictReason | None = None, *, compared: tuple[Compared, ...] = ()) -> Verdict:

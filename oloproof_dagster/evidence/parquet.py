@@ -181,13 +181,16 @@ class Stored(Generic[Row]):
                     yield from self._rows(self._group(file, group))
 
     def columns(self, *names: str) -> Iterator[tuple[Any, ...]]:
-        """Some columns of every row."""
+        """Some columns of every row; one that an earlier release did not write is null."""
         with self._opened() as file:
             if file:
                 for group in range(file.num_row_groups):
                     with self._reading():
                         batch = file.read_row_group(group, columns=list(names))
-                    yield from zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+                    there = set(batch.column_names)
+                    nothing = [None] * batch.num_rows
+                    columns = (batch.column(name).to_pylist() if name in there else nothing for name in names)
+                    yield from zip(*columns, strict=True)
 
     def frame(self) -> "pd.DataFrame":
         """The table as a pandas frame; JSON columns stay text."""

@@ -75,6 +75,11 @@ class Recording:
         """The recording as an object."""
         return from_text(self.text)
 
+    @property
+    def drawn_trial(self) -> int | None:
+        """The trial where what follows a fault is a draw of its own: where the model's answers are recorded."""
+        return self.trial if '"answers"' in self.text and self.trajectory.answers else None
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -102,7 +107,7 @@ def sources(
             if row is not None and row.status == "ok" and row.trajectory is not None:
                 state = states.get(key)
                 recording = Recording(row.trajectory, state.state if state else None, trial)
-                found.setdefault(recording.digest, recording)
+                found.setdefault(f"{recording.digest} {recording.drawn_trial}", recording)
         yield Source(case, tuple(found.values()))
 
 
@@ -117,7 +122,8 @@ def replay_all(
     counts: Counts,
 ) -> Iterator[ReplayRow]:
     """The rows of `fault_replays`: each control followed by its faults, in the suite's order; what is not recorded is
-    replayed, and recorded as soon as it is finished. A control that is discarded is followed by no fault."""
+    replayed, and recorded as soon as it is finished. A control that ended in an error is followed by no fault; what
+    else discards one is for each evaluator to say."""
     rows = Ordered[list[ReplayRow]]()
     for done, source in enumerate(cases):
         options.progress("replaying", done, options.n_cases)
@@ -154,14 +160,15 @@ class _Replays:
         self.rows |= dict.fromkeys(faults)
 
         def then(row: ReplayRow) -> None:
-            if row.discarded is None:
+            if row.status == "ok":
                 for fault_key, aim in faults.items():
                     self._make(recording, aim, aim.change, fault_key, lambda row: None)
 
         self._make(recording, aims[0], RESUME, key, then)
 
     def _key(self, recording: Recording, aim: Target, change: ReplayChange) -> str:
-        return replay_key(self.identity, self.source.case, recording.digest, aim.checkpoint, change)
+        where = (self.identity, self.source.case, recording.digest, aim.checkpoint)
+        return replay_key(*where, change, trial=recording.drawn_trial)
 
     def _make(
         self, recording: Recording, aim: Target, change: ReplayChange, key: str, then: Callable[[ReplayRow], None]
@@ -171,7 +178,7 @@ class _Replays:
 
         def known(row: ReplayRow) -> None:
             self.rows[key] = row
-            self.counts.errors += row.status != "ok"
+            self.counts.errors += _is_error(row)
             then(row)
             self._one_less()
 
@@ -180,7 +187,7 @@ class _Replays:
             self.recorded.keep(row)
             known(row)
 
-        if found is not None and not (self.options.retry_errors and found.status != "ok"):
+        if found is not None and not (self.options.retry_errors and _is_error(found)):
             self.counts.hit += 1
             known(found)
         else:
@@ -194,6 +201,11 @@ class _Replays:
         self.n_waiting -= 1
         if not self.n_waiting:
             self.place([row for row in self.rows.values() if row is not None])
+
+
+def _is_error(row: ReplayRow) -> bool:
+    """Whether a replay went wrong; that the fault itself left the agent is what it was made to see."""
+    return row.status != "ok" and not row.raised_fault
 
 
 def _by_checkpoint(recording: Recording, declared: Iterable[FaultRecovery]) -> Iterable[list[Target]]:
@@ -224,11 +236,12 @@ def _row(
     else:
         continuation = from_text(outcome.trajectory)
         spliced = splice(recording.trajectory, aim.checkpoint, continuation)
-        discarded = (
+        diverged = (
             why_control_is_discarded(recording.trajectory, aim.checkpoint, continuation)
             if is_control
             else why_fault_is_discarded(recording.trajectory, aim, continuation)
         )
+        discarded = diverged.reason if diverged else None
     return ReplayRow(
         case_id=case.case_id,
         replay_key=key,
@@ -245,6 +258,10 @@ def _row(
         state=json_text(outcome.state),
         state_matches=_matches(recording.state, outcome.state) if is_control else None,
         retried=retried_text(errors),
+        delivery=None if change.delivery == "result" else change.delivery,
+        output=json_text(outcome.output),
+        trial=recording.drawn_trial,
+        raised_fault=True if outcome.raised_fault else None,
     )
 
 

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from oloproof_dagster.evidence.store_url import store_url
-from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, a_callable
+from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, a_callable, ignored_paths, some_paths
 from oloproof_dagster.project.slice_names import parse_slice
 from oloproof_dagster.project.validation import FileModel, Misplaced
-from oloproof_dagster.records.paths import parse_path
+from oloproof_dagster.records.paths import Pick, parse_path
 from oloproof_dagster.wording import shortened
 
 MOST_WORKERS = 256
@@ -102,6 +102,7 @@ class TransformDeclaration(FileModel):
     replace: tuple[tuple[str, ...], ...] | None = None
     validity_labels: str | None = None
     minimum_validity: Annotated[float, Field(gt=0, lt=1)] | None = None
+    validity_sample: Annotated[int, Field(ge=1)] | None = None
 
     @field_validator("name")
     @classmethod
@@ -113,7 +114,10 @@ class TransformDeclaration(FileModel):
     @field_validator("field")
     @classmethod
     def _a_path(cls, value: str) -> str:
-        parse_path(value)
+        if any(isinstance(part, Pick) for part in parse_path(value)):
+            raise ValueError(
+                f"{shortened(value)} picks an element by a member, which a transform cannot; write its position"
+            )
         return value
 
     @field_validator("replace")
@@ -187,6 +191,9 @@ class Suite(FileModel):
     retries: Retries | None = None
     metamorphic: Metamorphic = Metamorphic()
     evaluators: tuple[EvaluatorDeclaration, ...]
+    ignore_paths: tuple[str, ...] = ()
+    ignore_new_paths: tuple[str, ...] = ()
+    unordered_paths: tuple[str, ...] = ()
     slices: tuple[Annotated[str, AfterValidator(a_slice)], ...] = ()
     min_slice_support: Annotated[int, Field(ge=0)] = 30
     schedule: Schedule | None = None
@@ -203,6 +210,9 @@ class Suite(FileModel):
     @classmethod
     def _place(cls, value: str | None) -> str | None:
         return store_url(_from_environment(value)) if value else None
+
+    _unordered = field_validator("unordered_paths")(some_paths)
+    _ignored = field_validator("ignore_paths", "ignore_new_paths")(ignored_paths)
 
     @field_validator("slices")
     @classmethod

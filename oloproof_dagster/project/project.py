@@ -7,7 +7,13 @@ from functools import cached_property
 from pathlib import Path
 
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project.evaluator_keys import Declaration, FaultRecovery, MetamorphicRelation
+from oloproof_dagster.project.evaluator_keys import (
+    Declaration,
+    FaultRecovery,
+    MetamorphicRelation,
+    StateMatches,
+    StateUnchanged,
+)
 from oloproof_dagster.project.oloproof_yaml import Suite, TransformDeclaration, slug_of
 from oloproof_dagster.project.release_yaml import Policy, load_policy
 from oloproof_dagster.project.slice_names import Slice, parse_slice
@@ -171,6 +177,18 @@ def _check_evaluators(project: Project) -> None:
                 f"{evaluator.name!r} reads agent_trajectory/v1, which system.records does not list; list it there,"
                 " or leave `records` out",
             )
+        for transform in evaluator.cases if isinstance(evaluator.cases, tuple) else ():
+            if transform not in names:
+                hint = did_you_mean(transform, names) or f"; declared are: {', '.join(names) or 'none'}"
+                raise project.problem(f"{key}.cases", f"there is no transform {shortened(transform)}{hint}")
+        if evaluator.cases != "sources" and not names:
+            raise project.problem(f"{key}.cases", "there is no copy without a transform under metamorphic.transforms")
+        if isinstance(evaluator, StateMatches | StateUnchanged):
+            for path in evaluator.paths or ():
+                if path in project.suite.ignore_paths:
+                    raise project.problem(
+                        f"{key}.paths", f"the path {shortened(path)} is compared here and ignored at the top"
+                    )
         if isinstance(evaluator, MetamorphicRelation):
             if not names:
                 raise project.problem(key, "a metamorphic_relation needs a transform under metamorphic.transforms")

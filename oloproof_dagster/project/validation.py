@@ -29,13 +29,14 @@ class FileModel(BaseModel):
     def _scalars_as_declared(cls, data: Any) -> Any:
         if not isinstance(data, Mapping):
             return plain(data) if isinstance(data, Scalar) else data
+        fields = {field.alias or name: field for name, field in cls.model_fields.items()}
         for key in data:
             # Said before anything else of this block: a misspelt key is also a missing one.
-            if key not in cls.model_fields:
-                known = tuple(cls.model_fields)
+            if key not in fields:
+                known = tuple(fields)
                 hint = did_you_mean(key, known) or f"; keys here are {', '.join(known)}"
                 raise Misplaced(f"there is no such key{hint}", key)
-        return {key: _as_declared(value, cls.model_fields[key].annotation) for key, value in data.items()}
+        return {key: _as_declared(value, fields[key].annotation) for key, value in data.items()}
 
 
 def _as_declared(value: Any, annotation: Any) -> Any:

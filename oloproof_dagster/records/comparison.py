@@ -3,11 +3,11 @@
 import decimal
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from oloproof_dagster.digests import integers_of_any_size
-from oloproof_dagster.records.paths import ABSENT, Path, show_path
+from oloproof_dagster.records.paths import ABSENT, Path, Pick, by_position, lookup, show_path
 
 Mode = Literal["exact", "subset"]
 
@@ -17,6 +17,8 @@ class Comparison:
     """How two JSON values are compared: `ignored` paths are left out (`*` stands for any one key or position),
     lists at `unordered` paths are multisets, numbers agree within `tolerance` (decimal text, None: exactly).
 
+    `ignored_new` paths are left out where `initial`, the state before, has no value at them.
+
     A member or position that is left out may be there on one side only. In an unordered list positions name nothing:
     only `*` reaches its items.
     """
@@ -25,6 +27,37 @@ class Comparison:
     tolerance: decimal.Decimal | None = None
     ignored: tuple[Path, ...] = ()
     unordered: tuple[Path, ...] = ()
+    ignored_new: tuple[Path, ...] = ()
+    initial: Any = ABSENT
+
+    def on(self, initial: Any, *values: Any) -> "Comparison":
+        """The comparison of values that came from an initial state: elements that a path picks by a member are those
+        that bear it in any of them."""
+        if not self.ignored_new and not any(isinstance(part, Pick) for path in self._patterns() for part in path):
+            return self
+        sides = [value for value in (initial, *values) if value is not ABSENT]
+
+        def placed(paths: tuple[Path, ...]) -> tuple[Path, ...]:
+            return tuple({each: None for path in paths for side in sides for each in by_position(side, path)})
+
+        return replace(
+            self,
+            ignored=placed(self.ignored),
+            unordered=placed(self.unordered),
+            ignored_new=placed(self.ignored_new),
+            initial=initial,
+        )
+
+    def also_ignoring(self, paths: tuple[Path, ...]) -> "Comparison":
+        """The same comparison with further paths left out."""
+        return replace(self, ignored=(*self.ignored, *paths)) if paths else self
+
+    def leaves_out(self, path: Path) -> bool:
+        """Whether a path, or something that it lies in, is left out."""
+        return any(self.ignores(path[:length]) for length in range(len(path) + 1))
+
+    def _patterns(self) -> tuple[Path, ...]:
+        return (*self.ignored, *self.unordered, *self.ignored_new)
 
     def equal(self, expected: Any, actual: Any, at: Path = ()) -> bool:
         """Whether `actual` is what `expected` says; `at` is where the two stand in the whole value."""
@@ -40,7 +73,9 @@ class Comparison:
 
     def ignores(self, at: Path) -> bool:
         """Whether what stands at a path is left out."""
-        return bool(self.ignored) and _any_matches(self.ignored, at)
+        if self.ignored and _any_matches(self.ignored, at):
+            return True
+        return bool(self.ignored_new) and _any_matches(self.ignored_new, at) and lookup(self.initial, at) is ABSENT
 
     def is_unordered(self, at: Path) -> bool:
         """Whether a list at a path is a multiset."""
@@ -68,7 +103,7 @@ class Comparison:
         if self.ignores(item):
             return True
         # With `subset` or a tolerance equality is not transitive, and the first partner that fits may be the wrong one.
-        return len(expected) == len(actual) and _can_be_paired(
+        return len(expected) == len(actual) and can_be_paired(
             [[j for j, a in enumerate(actual) if self.equal(e, a, item)] for e in expected]
         )
 
@@ -118,7 +153,7 @@ def _within(expected: int | float, actual: int | float, tolerance: decimal.Decim
         return abs(a - b) <= tolerance
 
 
-def _can_be_paired(fits: list[list[int]]) -> bool:
+def can_be_paired(fits: list[list[int]]) -> bool:
     """Whether every left item can have a right partner of its own, given the right positions that fit each: Kuhn's
     augmenting paths, walked without recursion."""
     left_of: dict[int, int] = {}

@@ -65,13 +65,22 @@ def identity_of(facts: dict[str, Any]) -> Identity | None:
 
 
 def replay_key(
-    identity: Identity, case: SuiteRow, trajectory_digest: str, checkpoint: AgentCheckpoint, change: ReplayChange
+    identity: Identity,
+    case: SuiteRow,
+    trajectory_digest: str,
+    checkpoint: AgentCheckpoint,
+    change: ReplayChange,
+    *,
+    trial: int | None = None,
 ) -> str:
-    """`replay/v1`; trials whose recordings are equal share a replay."""
+    """`replay/v1`; trials whose recordings are equal share a replay, except where `trial` is given: where a recording
+    holds the model's answers, what follows a fault is a draw of its own."""
+    members = {} if trial is None else {"trial": str(trial)}
     return identity.key(
         "replay/v1",
         case,
         trajectory=f'"{trajectory_digest}"',
         checkpoint=checkpoint_text(checkpoint),
         change=change.text,
+        **members,
     )

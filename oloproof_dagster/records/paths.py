@@ -1,5 +1,7 @@
 """Paths into JSON values: how one is read, shown, and followed to the value that it names."""
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -16,14 +18,40 @@ ABSENT = Absent()
 Path = tuple[str, ...]
 
 
+class Pick(str):
+    """A part such as `[id=b-zoe]`: the one element of a list whose member `key` is the text `value`."""
+
+    __slots__ = ("key", "value")
+    key: str
+    value: str
+
+    def __new__(cls, key: str, value: str) -> "Pick":
+        """The part that picks by a member and its text."""
+        part = super().__new__(cls, f"[{key}={value}]")
+        part.key, part.value = key, value
+        return part
+
+
+class PathAmbiguous(ValueError):
+    """Several elements of a list are what a path picks one of."""
+
+
+_PICKS = re.compile(r"(?P<name>[^\[\]]*)(?P<picks>(\[[^\[\]=]+=[^\[\]]*\])+)")
+_DOTS = re.compile(r"\.(?![^\[\]]*\])")
+
+
 def parse_path(text: str) -> Path:
     """The parts of a dotted path or, when it starts with `/`, of a JSON Pointer; `$` is the whole value.
+
+    `list[key=text]` picks the one element of a list whose `key` is that text.
 
     Raises:
         ValueError: an empty part, or a `~` in a pointer that is neither `~0` nor `~1`.
 
     >>> parse_path("orders.ord-001.items.0"), parse_path("/orders/a.b/x~1y")
     (('orders', 'ord-001', 'items', '0'), ('orders', 'a.b', 'x/y'))
+    >>> parse_path("bookings[id=b.zoe].status")
+    ('bookings', '[id=b.zoe]', 'status')
     """
     if text == "$":
         return ()
@@ -33,25 +61,48 @@ def parse_path(text: str) -> Path:
             if "~" in part.replace("~0", "").replace("~1", ""):
                 raise ValueError(f"{text!r} is no JSON Pointer: write ~0 for ~ and ~1 for /")
         return tuple(part.replace("~1", "/").replace("~0", "~") for part in parts)
-    parts = text.split(".")
-    if not all(parts):
+    steps = tuple(step for part in _DOTS.split(text) for step in _steps(part))
+    if not all(steps):
         raise ValueError(f"{text!r} has an empty part; a key that holds a dot is written as a JSON Pointer: /a.b/c")
-    return tuple(parts)
+    return steps
+
+
+def _steps(part: str) -> Iterator[str]:
+    found = _PICKS.fullmatch(part)
+    if found is None:
+        yield from part.split(".")
+        return
+    if found["name"]:
+        yield found["name"]
+    for pick in found["picks"][1:-1].split("]["):
+        key, _, value = pick.partition("=")
+        yield Pick(key, value)
 
 
 def show_path(path: Path) -> str:
     """A path as people write it: dotted where that is unambiguous, else a JSON Pointer; `$` for the whole value."""
     if not path:
         return "$"
-    if all(part and "." not in part for part in path) and not path[0].startswith("/") and path != ("$",):
-        return ".".join(path)
+    dotted = "".join(part if isinstance(part, Pick) else f".{part}" for part in path).removeprefix(".")
+    if any(isinstance(part, Pick) for part in path):
+        return dotted
+    plain = all(part and "." not in part and not _PICKS.fullmatch(part) for part in path)
+    if plain and not path[0].startswith("/") and path != ("$",):
+        return dotted
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
 
 
 def lookup(value: Any, path: Path) -> Any:
-    """The value at a path, or ABSENT. A part is a key of an object or a position from 0 of a list."""
+    """The value at a path, or ABSENT. A part is a key of an object, a position from 0 of a list, or a Pick.
+
+    Raises:
+        PathAmbiguous: several elements of a list are what a part picks one of.
+    """
     for part in path:
-        if isinstance(value, dict):
+        if isinstance(part, Pick):
+            position = _picked(value, part, path)
+            value = ABSENT if position is None else value[position]
+        elif isinstance(value, dict):
             value = value.get(part, ABSENT)
         elif isinstance(value, list) and part.isascii() and part.isdigit() and len(part) < 19:
             position = int(part)
@@ -59,3 +110,47 @@ def lookup(value: Any, path: Path) -> Any:
         else:
             return ABSENT
     return value
+
+
+def matching(value: Any, path: Path) -> Iterator[Path]:
+    """The paths to what stands at a path in which `*` is any key or position; a path without one is itself.
+
+    Only paths that lead somewhere: none where a `*` finds nothing.
+    """
+    if "*" not in path:
+        if lookup(value, path) is not ABSENT:
+            yield path
+        return
+    at = path.index("*")
+    inside = lookup(value, path[:at])
+    keys: list[str] = []
+    if isinstance(inside, dict):
+        keys = list(inside)
+    elif isinstance(inside, list):
+        keys = [str(position) for position in range(len(inside))]
+    for key in keys:
+        for rest in matching(inside[key] if isinstance(inside, dict) else inside[int(key)], path[at + 1 :]):
+            yield (*path[:at], key, *rest)
+
+
+def by_position(value: Any, path: Path) -> Iterator[Path]:
+    """A pattern with each Pick replaced by the position that it names in a value; none where it names nothing."""
+    at = next((at for at, part in enumerate(path) if isinstance(part, Pick)), None)
+    if at is None:
+        yield path
+        return
+    for before in matching(value, path[:at]):
+        pick = path[at]
+        assert isinstance(pick, Pick)
+        position = _picked(lookup(value, before), pick, path)
+        if position is not None:
+            yield from by_position(value, (*before, str(position), *path[at + 1 :]))
+
+
+def _picked(value: Any, pick: Pick, path: Path) -> int | None:
+    if not isinstance(value, list):
+        return None
+    found = [i for i, each in enumerate(value) if isinstance(each, dict) and each.get(pick.key) == pick.value]
+    if len(found) > 1:
+        raise PathAmbiguous(f"{show_path(path)}: {len(found)} elements have {pick.key} {pick.value!r}")
+    return found[0] if found else None

@@ -20,6 +20,7 @@ class VerdictReason(_Reason):
     """Why a verdict is missing, not applicable, or (fault replays) passed or failed."""
 
     METAMORPHIC_COPY = "metamorphic_copy", "a derived case is compared with its source and not counted again"
+    CASE_NOT_SELECTED = "case_not_selected", "the evaluator's `cases` leave this case out"
     EXECUTION_ERROR = "execution_error", "the system raised, left something that is not JSON, or ended its process"
     EXECUTION_TIMEOUT = "execution_timeout", "the system did not finish in time"
     SYSTEM_VERSION_NOT_LOADED = (
@@ -32,6 +33,7 @@ class VerdictReason(_Reason):
     ENVIRONMENT_STATE_UNAVAILABLE = "environment_state_unavailable", "no state was recorded after the case"
     EXPECTED_PATH_ABSENT = "expected_path_absent", "the expected state lacks a path that is to be compared"
     INITIAL_PATH_ABSENT = "initial_path_absent", "the initial state lacks a path that is to stay unchanged"
+    PATH_AMBIGUOUS = "path_ambiguous", "several elements of a list are what the path picks one of"
     NO_OUTPUT_FIELD = "no_output_field", "the output lacks the field that is to be compared"
     AGENT_TRAJECTORY_UNAVAILABLE = "agent_trajectory_unavailable", "the agent recorded no trajectory"
     TRAJECTORY_TRUNCATED = "trajectory_truncated", "the recording ends before what it was asked about"
@@ -39,6 +41,7 @@ class VerdictReason(_Reason):
     NOT_A_METAMORPHIC_PAIR = "not_a_metamorphic_pair", "a source case has no source to be compared with"
     ANOTHER_TRANSFORM = "another_transform", "the case was derived by another transform"
     METAMORPHIC_SOURCE_MISSING = "metamorphic_source_missing", "the source case's own execution failed"
+    NO_ACTION_TAKEN = "no_action_taken", "neither side of the pair called a tool or changed its world"
     FAULT_TARGET_NOT_CALLED = "fault_target_not_called", "the agent never made the call that is to fail"
     NO_CHECKPOINT_RECORDED = "no_checkpoint_recorded", "no checkpoint stands before the call that is to fail"
     REPLAY_ECHOED = (
@@ -57,6 +60,12 @@ class VerdictReason(_Reason):
     REPLAY_ERROR = "replay_error", "the replay raised"
     REPLAY_TIMEOUT = "replay_timeout", "the replay did not finish in time"
     FAULT_OUTCOME_UNKNOWN = "fault_outcome_unknown", "the replay does not say how it ended"
+    EXPECTED_STATE_UNAVAILABLE = (
+        "expected_state_unavailable",
+        "the case expects no state that the one after the replay could be compared with",
+    )
+    CLAIMED_SUCCESS = "claimed_success", "after the fault the agent ended in success, and the state does not show it"
+    CHECK_FAILED = "check_failed", "the evaluator's own check says no to what the agent did after the fault"
     ACTED_WRONGLY = "acted_wrongly", "after the fault the agent broke a constraint or ended in failure"
     ESCALATED = "escalated", "after the fault the agent called a tool that hands the case to a person"
     RECOVERED = "recovered", "after the fault the agent still ended in success"

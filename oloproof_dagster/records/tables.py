@@ -85,7 +85,9 @@ class ReplayRow:
 
     `trajectory` is the recording up to the checkpoint (its first `prefix_steps` steps), then the continuation.
     `discarded` is the reason code why the replay shows nothing, null where it does. `state_matches` is the
-    control's: whether its state equals the recorded one.
+    control's: whether its state equals the recorded one. What `discarded` says holds for an evaluator that asks for
+    equal calls only; each evaluator decides by itself. `trial` stands where the recording holds the model's answers, so
+    that each replay is a draw of its own. `raised_fault`: the fault itself left the agent as an exception.
     """
 
     case_id: str
@@ -103,13 +105,18 @@ class ReplayRow:
     state: JSONText | None
     state_matches: bool | None
     retried: JSONText | None = None
+    delivery: str | None = None
+    output: JSONText | None = None
+    trial: int | None = None
+    raised_fault: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class VerdictRow:
     """One criterion's result for one case and trial. `compared` lists the compared paths (state.Compared.members).
 
-    `noop` says, for a state criterion, whether the case's initial state already satisfies the check.
+    `noop` says, for a state criterion, whether the case's initial state already satisfies the check. `diverged` is the
+    first difference of a replay that shows nothing: at_step, what, recorded, replayed, and the path in it.
     """
 
     case_id: str
@@ -120,6 +127,7 @@ class VerdictRow:
     detail: str | None
     compared: JSONText | None
     noop: bool | None
+    diverged: JSONText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,9 +248,10 @@ class Table(Generic[Row]):
 
     def row_of(self, values: Sequence[Any]) -> Row | None:
         """The row of these values, read from somewhere else than a table; None where they do not fit the columns."""
-        if len(values) != len(self._kinds):
+        lacking = self.columns[len(values) :]  # columns that an earlier release did not have
+        if len(values) > len(self._kinds) or not self.optional.issuperset(lacking):
             return None
-        for value, (kind, nullable) in zip(values, self._kinds, strict=True):
+        for value, (kind, nullable) in zip(values, self._kinds, strict=False):
             if not (nullable if value is None else type(value) is kind or (kind is float and type(value) is int)):
                 return None
         return self.row(*values)

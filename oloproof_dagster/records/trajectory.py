@@ -20,7 +20,11 @@ class _Record(BaseModel):
 
 
 class AgentStep(_Record):
-    """One thing that the agent did or saw. `index` counts from 1 without gaps; `latency_ms` is in milliseconds."""
+    """One thing that the agent did or saw. `index` counts from 1 without gaps; `latency_ms` is in milliseconds.
+
+    `turn` numbers the model's answers: calls of one turn were asked for together and have no order among themselves.
+    An empty `call_id` is none.
+    """
 
     index: int = Field(ge=1, strict=True)
     kind: StepKind
@@ -33,6 +37,7 @@ class AgentStep(_Record):
     metadata: dict[str, Any] = Field(default_factory=dict)
     agent: str | None = None
     to_agent: str | None = None
+    turn: int | None = Field(default=None, ge=0, strict=True)
 
 
 class AgentConstraintCheck(_Record):
@@ -54,10 +59,28 @@ class AgentCheckpoint(_Record):
     payload: Any = None
 
 
+class AgentAnswer(_Record):
+    """One answer of the model's: its turn, the agent that asked, the digest of the request, and the answer as JSON."""
+
+    turn: int = Field(ge=0, strict=True)
+    agent: str | None = None
+    request: str | None = None
+    answer: Any = None
+
+
+class AgentUsage(_Record):
+    """What a case cost: requests to the model, tokens that went in and came out; null where nothing is known."""
+
+    requests: int | None = Field(default=None, ge=0, strict=True)
+    input_tokens: int | None = Field(default=None, ge=0, strict=True)
+    output_tokens: int | None = Field(default=None, ge=0, strict=True)
+
+
 class AgentTrajectory(_Record):
     """A whole recording, or (returned by `replay`) a continuation with its steps numbered from 1 again.
 
     `truncated` says that steps are missing at the end: what did not happen in it may have happened all the same.
+    `answers` and `usage` are kept beside the recording and are no part of its digest.
     """
 
     steps: tuple[AgentStep, ...]
@@ -66,6 +89,8 @@ class AgentTrajectory(_Record):
     step_limit: int | None = Field(default=None, strict=True)
     constraints: tuple[AgentConstraintCheck, ...] = ()
     checkpoints: tuple[AgentCheckpoint, ...] = ()
+    answers: tuple[AgentAnswer, ...] = ()
+    usage: AgentUsage | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> "AgentTrajectory":
@@ -92,7 +117,7 @@ class AgentTrajectory(_Record):
         return tuple(step for step in self.steps if step.kind == "tool_call")
 
 
-_MODELS = {"AgentTrajectory", "AgentStep", "AgentConstraintCheck", "AgentCheckpoint"}
+_MODELS = {"AgentTrajectory", "AgentStep", "AgentConstraintCheck", "AgentCheckpoint", "AgentAnswer", "AgentUsage"}
 
 
 def is_malformed(error: BaseException) -> bool:
@@ -150,11 +175,17 @@ def from_text(text: str) -> AgentTrajectory:
         return AgentTrajectory.model_validate(parse_canonical(text))
 
 
+_BESIDE_THE_DIGEST = ('"latency_ms"', '"answers"', '"usage"')
+
+
 def digest_without_latency(text: str) -> str:
-    """The digest of a recording that leaves latencies out: two recordings of one behaviour share it."""
-    if '"latency_ms"' not in text:
+    """The digest of a recording that leaves latencies, the model's answers and usage out: two recordings of one
+    behaviour share it."""
+    if not any(name in text for name in _BESIDE_THE_DIGEST):
         return sha256(text)
     members = parse_canonical(text)
+    members.pop("answers", None)
+    members.pop("usage", None)
     for step in members["steps"]:
         step.pop("latency_ms", None)
     return sha256(dump(members))
@@ -170,9 +201,11 @@ def _members(trajectory: AgentTrajectory) -> dict[str, Any]:
         members["truncated"] = trajectory.truncated
     if trajectory.step_limit is not None:
         members["step_limit"] = trajectory.step_limit
-    for name in ("constraints", "checkpoints"):
+    for name in ("constraints", "checkpoints", "answers"):
         if getattr(trajectory, name):
             members[name] = [_given(record) for record in getattr(trajectory, name)]
+    if trajectory.usage is not None:
+        members["usage"] = _given(trajectory.usage)
     return members
 
 
@@ -192,7 +225,7 @@ def splice(recording: AgentTrajectory, checkpoint: AgentCheckpoint, continuation
 
     Constraints and checkpoints of the prefix stay where they name a step of it; those of the continuation move by
     the prefix's length, and a checkpoint at its start comes to stand after the prefix. A constraint over the whole
-    recording (no step) is left out: it judged another ending.
+    recording (no step) is left out: it judged another ending. Answers and usage are the continuation's.
     """
     length = checkpoint.step_index or 0
     steps = recording.steps[:length] + tuple(
@@ -208,6 +241,8 @@ def splice(recording: AgentTrajectory, checkpoint: AgentCheckpoint, continuation
         constraints=tuple(c for c in recording.constraints if c.step_index is not None and c.step_index <= length)
         + tuple(c if c.step_index is None else _moved(c, length) for c in continuation.constraints),
         checkpoints=kept + tuple(_moved(c, length) for c in continuation.checkpoints if c.checkpoint_id not in taken),
+        answers=continuation.answers,
+        usage=continuation.usage,
     )
 
 

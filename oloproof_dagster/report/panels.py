@@ -110,12 +110,15 @@ def _own(
     if not replays or identity is None or execution is None or execution.trajectory is None:
         return ()
     digest = digest_without_latency(execution.trajectory)
-    checkpoints = {each.checkpoint_id: each for each in from_text(execution.trajectory).checkpoints}
+    recording = from_text(execution.trajectory)
+    checkpoints = {each.checkpoint_id: each for each in recording.checkpoints}
+    trial = execution.trial if recording.answers else None
 
     def key(row: ReplayRow) -> str | None:
-        change = ReplayChange("inject_fault" if row.fault else "resume", row.step_index, row.fault)  # type: ignore[arg-type]
+        kind = "inject_fault" if row.fault else "resume"
+        change = ReplayChange(kind, row.step_index, row.fault, row.delivery or "result")  # type: ignore[arg-type]
         checkpoint = checkpoints.get(row.checkpoint_id)
-        return None if checkpoint is None else replay_key(identity, case, digest, checkpoint, change)
+        return None if checkpoint is None else replay_key(identity, case, digest, checkpoint, change, trial=trial)
 
     return tuple(row for row in replays if key(row) == row.replay_key)
 

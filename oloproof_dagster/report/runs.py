@@ -8,10 +8,11 @@ from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import Stored
+from oloproof_dagster.project.evaluator_keys import StateUnchanged
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.report.panels import CasePanel, case_panels
-from oloproof_dagster.wording import counted
+from oloproof_dagster.wording import counted, own_word
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,7 +102,12 @@ def errors_line(run: Run, *, retried: bool) -> str | None:
     first = ""
     for what, name in (("executions", "trajectories"), ("replays", "fault_replays")):
         table = run.table(name)
-        errors = [(case_id, error) for case_id, error in table.columns("case_id", "error") if error]
+        more = ("raised_fault",) if name == "fault_replays" else ()  # that is what the agent did, and no error
+        errors = [
+            (case_id, error)
+            for case_id, error, *fault in table.columns("case_id", "error", *more)
+            if error and not any(fault)
+        ]
         if errors:
             parts.append(f"{len(errors)} of {len(table)} {what} ended in an error")
             first = first or "case {!r}: {}".format(*errors[0])
@@ -109,6 +115,26 @@ def errors_line(run: Run, *, retried: bool) -> str | None:
         return None
     again = "" if retried else "; recorded errors are used again, `oloproof run --retry-errors` repeats them"
     return f"{' and '.join(parts)}, the first: {' '.join(first.split())[:300]}{again}"
+
+
+def own_word_line(run: Run) -> str | None:
+    """One line where recoveries rest on nothing but the agent's own ending; None where they do not."""
+    criteria = run.table("verdicts").facts().get("own_word")
+    return own_word(criteria) if criteria else None
+
+
+def noop_line(run: Run) -> str | None:
+    """One line on the criteria that an agent which does nothing passes more than half of; None where there are none.
+
+    state_unchanged is left out: to do nothing is what it asks for.
+    """
+    asks_for_it = {each.name for each in run.project.evaluators if isinstance(each, StateUnchanged)}
+    idle = [
+        f"{row.metric} ({row.noop_passed} of {row.n_passed} passed)"
+        for row in run.table("metrics").rows()
+        if row.metric not in asks_for_it and (row.noop_passed or 0) * 2 > row.n_passed
+    ]
+    return f"an agent that does nothing passes more than half of {', '.join(idle)}" if idle else None
 
 
 def load_run(project: Project | Path | str, version: str | None = None, attempt: int | None = None) -> Run:

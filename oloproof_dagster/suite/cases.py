@@ -1,5 +1,6 @@
 """The dataset read: every case of the JSONL file, checked and digested, in the file's order."""
 
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,7 +40,7 @@ def read_cases(project: Project, notes: ReadNotes | None = None) -> Iterator[Cas
     """
     notes = notes or ReadNotes()
     name = project.suite.dataset
-    first_line: dict[str, int] = {}
+    first_line: dict[str, tuple[int, str]] = {}
     declared: dict[str, tuple[bool, int]] = {}
     n_without_id = 0
     for line, value in read_jsonl(project.dataset, name):
@@ -56,17 +57,13 @@ def read_cases(project: Project, notes: ReadNotes | None = None) -> Iterator[Cas
                     name,
                     line,
                     f"the case is named by its digest, {case.case_id}, as is the one on line"
-                    f" {first_line[case.case_id]}: give both an `id`, or remove one",
+                    f" {first_line[case.case_id][0]}: give both an `id`, or remove one",
                 )
         _check_suite_wide(project, case, name, declared)
-        if case.case_id in first_line:
-            raise ConfigError.at(
-                name,
-                line,
-                f"the id {shortened(case.case_id)} stands on line {first_line[case.case_id]} already;"
-                " ids are unique, so change one",
-            )
-        first_line[case.case_id] = line
+        read_as = _as_read(case.case_id)
+        if read_as in first_line:
+            raise ConfigError.at(name, line, _twice(case.case_id, *first_line[read_as], line))
+        first_line[read_as] = (line, case.case_id)
         notes.n_cases += 1
         yield case
     if not notes.n_cases:
@@ -116,6 +113,20 @@ def _case(value: Any, name: str, line: int) -> CaseRow:
         metadata=JSONText(str(texts["metadata"])),
         group_id=value.get("group_id"),
         initial_state=None if texts["initial_state"] is None else JSONText(texts["initial_state"]),
+    )
+
+
+def _as_read(case_id: str) -> str:
+    """An id as people read it: composed letters, no space at either end."""
+    return unicodedata.normalize("NFC", case_id).strip()
+
+
+def _twice(case_id: str, first_line: int, first: str, line: int) -> str:
+    if case_id == first:
+        return f"the id {shortened(case_id)} stands on line {first_line} already; ids are unique, so change one"
+    return (
+        f"the id {case_id!a} on line {line} reads like {first!a} on line {first_line}: they differ in spaces"
+        " at an end or in how letters are composed; ids are unique, so change one"
     )
 
 

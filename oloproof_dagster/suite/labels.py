@@ -6,13 +6,13 @@ A transform is checked when the labels show, with an exact bound, that it keeps 
 import csv
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TextIO
 
 from oloproof_dagster.as_data import in_a_csv_cell
 from oloproof_dagster.decision.intervals import clopper_pearson_missing_bounded
-from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.digests import parse_canonical, sha256
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.files import read_jsonl
 from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
@@ -63,7 +63,10 @@ def read_labels(project: Project, transform: TransformDeclaration) -> Labels:
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """What the labels say of one transform. `lower` is the exact 95% lower bound of kept / pairs, in [0, 1]."""
+    """What the labels say of one transform. `lower` is the exact 95% lower bound of kept / pairs, in [0, 1].
+
+    `pairs` are those that are to be read: under `validity_sample` that many of the suite's.
+    """
 
     transform: str
     pairs: int
@@ -122,6 +125,17 @@ def validity(transform: TransformDeclaration, labels: Labels, pairs: Iterable[tu
     )
 
 
+def sampled(
+    transform: TransformDeclaration, suite_id: str, pairs: Iterable[tuple[str, str]]
+) -> tuple[tuple[str, str], ...]:
+    """The pairs that people have to read, of (derived case id, pair digest): all, or the first `validity_sample` in the
+    order of a hash of the suite's id and the pair's digest, so that nobody chooses them."""
+    if transform.validity_sample is None:
+        return tuple(pairs)
+    in_order = sorted(pairs, key=lambda pair: (sha256(suite_id + pair[1]), pair[0]))
+    return tuple(in_order[: transform.validity_sample])
+
+
 def validities(project: Project, pairs: Iterable[tuple[str | None, str, str | None]]) -> tuple[Validity, ...]:
     """The validity of every transform, from the suite's (transform, case id, pair digest) columns.
 
@@ -133,7 +147,11 @@ def validities(project: Project, pairs: Iterable[tuple[str | None, str, str | No
         if name in by_transform and digest is not None:
             by_transform[name].append((case_id, digest))
     return tuple(
-        validity(transform, read_labels(project, transform), by_transform[transform.name])
+        validity(
+            transform,
+            read_labels(project, transform),
+            sampled(transform, project.suite_id, by_transform[transform.name]),
+        )
         for transform in project.transforms
     )
 
@@ -149,16 +167,19 @@ def unchecked_criteria(project: Project, found: Iterable[Validity]) -> Mapping[s
 
 
 def pairs_to_read(
-    transform: TransformDeclaration, suite: Iterable[SuiteRow], labels: Labels
+    transform: TransformDeclaration, suite: Iterable[SuiteRow], labels: Labels, wanted: Collection[str] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """One object a pair: the texts before and after, its digest, and `kept`, null until somebody has read it."""
+    """One object a pair: the texts before and after, its digest, and `kept`, null until somebody has read it.
+
+    `wanted` are the ids of the derived cases that are to be read; None for all.
+    """
     path = parse_path(transform.field)
     source_text = ""
     for row in suite:
         text = lookup(parse_canonical(row.input), path)
         if row.source_case is None:
             source_text = text
-        elif row.transform == transform.name:
+        elif row.transform == transform.name and (wanted is None or row.case_id in wanted):
             given = [keeps for read, keeps in labels.get(row.case_id, []) if read == row.pair_digest]
             yield {
                 "case": row.case_id,

@@ -5,10 +5,10 @@ from typing import Any
 
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project.evaluator_keys import Contains, PythonCheck
+from oloproof_dagster.project.evaluator_keys import Contains, FaultRecovery, PythonCheck, StateUnchanged, ToolCalls
 from oloproof_dagster.project.files import file_digest
 from oloproof_dagster.project.project import Project
-from oloproof_dagster.records.paths import ABSENT, lookup, parse_path
+from oloproof_dagster.records.paths import ABSENT, PathAmbiguous, lookup, parse_path
 from oloproof_dagster.records.tables import CaseRow
 from oloproof_dagster.suite.cases import dataset_digest
 from oloproof_dagster.suite.labels import read_labels
@@ -31,24 +31,28 @@ def check_files(project: Project) -> None:
     """
     for transform in project.transforms:
         read_labels(project, transform)
+    for key, name in python_checks(project).items():
+        OwnFiles.of(project, name).forget()
+        check = load_attribute(project, name, key)
+        if not takes(check, 1):
+            raise project.problem(key, f"{name} must be callable with one argument, the CaseView; it is {shape(check)}")
+
+
+def python_checks(project: Project) -> dict[str, str]:
+    """The user's checks as `module:function`, by the key that names each."""
+    found = {}
     for position, evaluator in enumerate(project.evaluators):
         if isinstance(evaluator, PythonCheck):
-            key = f"evaluators.{position}.callable"
-            OwnFiles.of(project, evaluator.callable).forget()
-            check = load_attribute(project, evaluator.callable, key)
-            if not takes(check, 1):
-                raise project.problem(
-                    key,
-                    f"{evaluator.callable} must be callable with one argument, the CaseView; it is {shape(check)}",
-                )
+            found[f"evaluators.{position}.callable"] = evaluator.callable
+        elif isinstance(evaluator, FaultRecovery) and evaluator.check is not None:
+            found[f"evaluators.{position}.check"] = evaluator.check
+    return found
 
 
 def files_digest(project: Project) -> str:
     """A digest over what `check_files` and loading the system read; equal digests need no second look."""
     files: list[Any] = [own_files(project).code_digest]
-    for evaluator in project.evaluators:
-        if isinstance(evaluator, PythonCheck):
-            files.append(OwnFiles.of(project, evaluator.callable).code_digest)
+    files += [OwnFiles.of(project, name).code_digest for name in python_checks(project).values()]
     for transform in project.transforms:
         if transform.validity_labels:
             files.append(file_digest(project.root / transform.validity_labels, transform.validity_labels))
@@ -65,6 +69,8 @@ def readable_by_all(project: Project, cases: Iterable[CaseRow]) -> Iterator[Case
     """
     by_metadata = [each for each in project.slices if each.kind == "metadata"]
     contains = [each for each in project.evaluators if isinstance(each, Contains)]
+    unchanged = any(isinstance(each, StateUnchanged) for each in project.evaluators)
+    calls = any(isinstance(each, ToolCalls) and each.expected_calls for each in project.evaluators)
     for case in cases:
         refuse_untransformable(project, case)
         for each in by_metadata:
@@ -74,15 +80,49 @@ def readable_by_all(project: Project, cases: Iterable[CaseRow]) -> Iterator[Case
                 who = f"case {shortened(case.case_id)}"
                 raise ConfigError.at(project.suite.dataset, case.line, f"{who}: {error}") from None
         for declared in contains:
-            expected = lookup(parse_canonical(case.expected), parse_path(declared.expected_field or "$"))
+            try:
+                expected = lookup(parse_canonical(case.expected), parse_path(declared.expected_at))
+            except PathAmbiguous:
+                continue  # the case's verdict says so
             if expected is not ABSENT and expected is not None and not isinstance(expected, str):
                 raise ConfigError.at(
                     project.suite.dataset,
                     case.line,
                     f"case {shortened(case.case_id)}: evaluator {declared.name!r} looks for text, found"
-                    f" {json_kind(expected)} at {shortened(declared.expected_field or '$')} of `expected`",
+                    f" {json_kind(expected)} at {shortened(declared.expected_at)} of `expected`",
                 )
+        wrong = (unchanged and _not_paths(case)) or (calls and _not_calls(case))
+        if wrong:
+            raise ConfigError.at(project.suite.dataset, case.line, f"case {shortened(case.case_id)}: {wrong}")
         yield case
+
+
+def _not_paths(case: CaseRow) -> str | None:
+    """What is wrong with `expected.may_change`, or None."""
+    paths = lookup(parse_canonical(case.expected), ("may_change",))
+    if paths is ABSENT:
+        return None
+    if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+        return '`expected.may_change` must be a list of paths, such as ["orders.ord-2"]'
+    for path in paths:
+        try:
+            if not parse_path(path) or path == "*":
+                return f"`expected.may_change` holds {shortened(path)}, which leaves nothing to compare"
+        except ValueError as error:
+            return f"`expected.may_change`: {error}"
+    return None
+
+
+def _not_calls(case: CaseRow) -> str | None:
+    """What is wrong with `expected.tool_calls`, or None."""
+    calls = lookup(parse_canonical(case.expected), ("tool_calls",))
+    if calls is ABSENT:
+        return None
+    right = isinstance(calls, list) and all(
+        isinstance(each, dict) and isinstance(each.get("tool"), str) and not set(each) - {"tool", "arguments"}
+        for each in calls
+    )
+    return None if right else '`expected.tool_calls` must be a list such as [{"tool": "refund", "arguments": {}}]'
 
 
 def project_digest(project: Project) -> str:

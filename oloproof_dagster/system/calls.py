@@ -39,7 +39,7 @@ class Outcome:
     """What one call left. `trajectory` is the recording or, of a replay, the continuation; texts are canonical JSON.
 
     `duration_ms` covers reset, call and snapshot. `transient` says that the error is one of those that
-    `retries.on` names.
+    `retries.on` names, `raised_fault` that a replay's fault left the agent as an exception.
     """
 
     status: Status
@@ -49,3 +49,4 @@ class Outcome:
     trajectory: str | None = None
     state: str | None = None
     transient: bool = False
+    raised_fault: bool = False

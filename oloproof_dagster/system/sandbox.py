@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from oloproof_dagster.digests import canonical_json, parse_canonical
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
+from oloproof_dagster.records.faults import comes_from_a_fault
+from oloproof_dagster.records.replay_change import Replayed
 from oloproof_dagster.records.trajectory import AgentCheckpoint, from_text, is_malformed, recorded_text, why_malformed
 from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
 from oloproof_dagster.system.interrupts import INTERRUPTS
@@ -27,9 +29,9 @@ class _Failed(Exception):
     A message may hold bytes of a file's name that are no text; they are escaped, as evidence is UTF-8.
     """
 
-    def __init__(self, message: str, *, transient: bool = False) -> None:
+    def __init__(self, message: str, *, transient: bool = False, raised_fault: bool = False) -> None:
         super().__init__(message.encode("utf-8", "backslashreplace").decode("utf-8"))
-        self.transient = transient
+        self.transient, self.raised_fault = transient, raised_fault
 
 
 class Sandbox:
@@ -53,11 +55,14 @@ class Sandbox:
         with self._lock, inside(current):
             replay = call.replay
             start = time.perf_counter()
-            left = state = failed = None
+            output = trajectory = state = failed = None
             try:
                 self._reset(call)
                 try:
-                    left = self._call(call, current) if replay is None else self._continuation(replay)
+                    if replay is None:
+                        output = self._call(call, current)
+                    else:
+                        trajectory, output = self._continuation(replay)
                 except _Failed as error:
                     failed = error
                 # Also after a failed call: what a crashing agent left behind is evidence.
@@ -65,10 +70,14 @@ class Sandbox:
             except _Failed as error:
                 failed = failed or error
             duration_ms = (time.perf_counter() - start) * 1000
-            output, trajectory = (left, current.recorded) if replay is None else (None, None if failed else left)
+            if replay is None:
+                trajectory = current.recorded
+            elif failed is not None:
+                trajectory = output = None
             if failed is None:
                 return Outcome("ok", None, duration_ms, output, trajectory, state)
-            return Outcome("error", str(failed), duration_ms, output, trajectory, state, failed.transient)
+            raised = replay is not None and failed.raised_fault
+            return Outcome("error", str(failed), duration_ms, output, trajectory, state, failed.transient, raised)
 
     def close(self) -> None:
         """Ends the event loop; what the system left running on it is cancelled."""
@@ -104,15 +113,19 @@ class Sandbox:
             return None
         return self._copied("snapshot", self._guarded("snapshot: ", snapshot))
 
-    def _continuation(self, wanted: ReplayOf) -> str:
+    def _continuation(self, wanted: ReplayOf) -> tuple[str, str | None]:
+        """The continuation's text, and that of what the agent answered where `replay` returns a Replayed."""
         replay = self._system.replay
         assert replay is not None, "load_system refuses a system without replay where one is needed"
         # Read from their texts: what the system mutates is its own, and the next replay starts from the same recording.
         given = from_text(wanted.recording)
         start_from = AgentCheckpoint.model_validate(parse_canonical(wanted.checkpoint))
         returned = self._guarded("", lambda: replay(given, checkpoint=start_from, change=replace(wanted.change)))
+        output = None
+        if type(returned) is Replayed:
+            returned, output = returned.trajectory, self._copied("output", returned.output)
         try:
-            return recorded_text(returned)
+            return recorded_text(returned), output
         except MalformedTrajectory as error:
             raise _Failed(f"malformed_trajectory: {error}") from None
         except BaseException as error:  # as in _copied
@@ -147,7 +160,8 @@ class Sandbox:
             if is_malformed(error):
                 raise _Failed(f"malformed_trajectory: {phase}{why_malformed(error)}") from None
             described = f"{phase}{self._system.own_files.describe(error)}"
-            raise _Failed(described, transient=self._is_transient(error)) from None
+            raised_fault = comes_from_a_fault(error)
+            raise _Failed(described, transient=self._is_transient(error), raised_fault=raised_fault) from None
 
     def _is_transient(self, error: BaseException) -> bool:
         """Whether the user names the error's class, or one that it derives from, as worth another try."""

@@ -61,8 +61,8 @@ def models() -> dict[str, list[type[BaseModel]]]:
         "keys of exact_match, contains": [evaluators.pop("exact_match"), evaluators.pop("contains")],
     }
     found |= {f"keys of {name}": [model] for name, model in evaluators.items()}
-    for name in ("AgentTrajectory", "AgentStep", "AgentConstraintCheck", "AgentCheckpoint"):
-        found[f"fields of {name}"] = [getattr(trajectory, name)]
+    for name in ("Trajectory", "Step", "ConstraintCheck", "Checkpoint", "Answer", "Usage"):
+        found[f"fields of Agent{name}"] = [getattr(trajectory, f"Agent{name}")]
     return found
 
 
@@ -83,7 +83,8 @@ def test_a_table_of_keys_has_the_models_keys_and_defaults(name: str) -> None:
     written = {row[0]: row[2] if name.startswith("keys") else row[1] for row in table(name)}
     for model in models()[name]:
         left_out = {"type", *(() if name == "keys of every evaluator" or not is_evaluator else shared)}
-        fields = {key: default_of(field) for key, field in model.model_fields.items() if key not in left_out}
+        named = {field.alias or key: field for key, field in model.model_fields.items()}
+        fields = {key: default_of(field) for key, field in named.items() if key not in left_out}
         assert written == fields
 
 

@@ -104,7 +104,8 @@ def test_the_document_has_exactly_the_keys_of_its_schema(blocked: Answer) -> Non
     assert blocked.document["schema"] == "release_run/v1"
     assert_shaped(blocked.document, RELEASE_RUN)
     with_noop = {row["metric"] for row in blocked.document["metrics"] if "noop_passed" in row}
-    assert with_noop == {"state_matches", "other_order_untouched"}
+    relations = {"same_state_under_injected", "same_state_under_paraphrase"}
+    assert with_noop == {"state_matches", "other_order_untouched", *relations}
     count_rules = [row for row in blocked.document["decisions"] if row["direction"] == "count"]
     assert [(row["threshold"], row["lower"], row["upper"], row["method"]) for row in count_rules] == [
         (0, None, None, None)

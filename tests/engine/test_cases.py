@@ -105,8 +105,8 @@ ODD_IDS = [
     "../a",
     "a|b",
     "a b",
-    " a",
-    "a ",
+    " c",
+    "b ",
     "-a",
     ".",
     "~",
@@ -116,7 +116,7 @@ ODD_IDS = [
     "a\u2028b",
     "x" * 300,
     "ü",
-    unicodedata.normalize("NFD", "ü"),
+    unicodedata.normalize("NFD", "ö"),
     "\U0001f600",
     "CON",
     "a",
@@ -133,10 +133,16 @@ def test_ids_are_kept_as_they_are_and_never_normalised(tmp_path: Path) -> None:
     assert [row.case_id for row in rows] == ODD_IDS
 
 
-def test_two_ways_of_writing_an_umlaut_are_two_ids(tmp_path: Path) -> None:
-    composed, decomposed = (unicodedata.normalize(form, "für") for form in ("NFC", "NFD"))
-    rows = read(tmp_path, [{"id": composed, "input": 1}, {"id": decomposed, "input": 1}])
-    assert len({row.case_id for row in rows}) == 2
+FUER = [unicodedata.normalize(form, "für") for form in ("NFC", "NFD")]
+
+
+@pytest.mark.parametrize(("first", "second"), [FUER, FUER[::-1], ("a", "a "), ("\ta", "a"), (" a", "a\u00a0")])
+def test_ids_that_read_alike_are_duplicates_and_both_lines_are_named(tmp_path: Path, first: str, second: str) -> None:
+    lines = [json.dumps({"id": each, "input": 1}) for each in ("other", first, "another", second)]
+    assert refusal(tmp_path, "\n".join(lines)) == (
+        f"data/cases.jsonl:4: the id {second!a} on line 4 reads like {first!a} on line 2: they differ in spaces at an"
+        " end or in how letters are composed; ids are unique, so change one"
+    )
 
 
 def test_an_id_is_unique_and_the_first_bearer_is_named(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from oloproof_dagster.records.comparison import (
     MOST_DIFFERENCES,
     Compared,
     Comparison,
-    _can_be_paired,
+    can_be_paired,
     compare_at,
     differences,
     json_equal,
@@ -308,8 +308,8 @@ def test_a_partner_is_found_at_the_end_of_a_chain_longer_than_recursion_goes() -
     """Each left item holds the right one that the item after it needs, and the last is looked for first."""
     n = 5_000
     chain = [[i - 1, i] for i in range(n - 1, 0, -1)]
-    assert _can_be_paired([*chain, [0]])
-    assert not _can_be_paired([*chain, [0], [0]])
+    assert can_be_paired([*chain, [0]])
+    assert not can_be_paired([*chain, [0], [0]])
 
 
 def test_a_long_unordered_list_is_counted_and_not_tried_pair_by_pair() -> None:

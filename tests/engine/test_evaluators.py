@@ -1,7 +1,6 @@
 """Evaluators: every reason for a verdict, the order in which one is reached, and each check's own rules."""
 
 import decimal
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,19 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from oloproof_dagster.digests import MOST_LEVELS, canonical_json
 from oloproof_dagster.evaluators.case import CaseEvidence, CaseView
-from oloproof_dagster.evaluators.criterion import Criterion, build
 from oloproof_dagster.evaluators.verdict import Verdict
-from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration
 from oloproof_dagster.records.comparison import Compared
 from oloproof_dagster.records.paths import ABSENT
 from oloproof_dagster.records.reasons import VerdictReason
-from oloproof_dagster.records.tables import ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow, VerdictRow
-from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, recorded_text
+from oloproof_dagster.records.tables import ReplayRow, VerdictRow
+from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory
 from tests.support.engine import AGENT, AGENT_SYSTEM, Engine, agent_case
+from tests.support.evidence import NOTHING, compared, criterion, evidence, judge
 from tests.support.interrupts import ctrl_c, interruptible
 from tests.support.projects import write_project
 
@@ -54,6 +51,33 @@ def without_initial_state(*tools: str, **given: Any) -> dict[str, Any]:
 
 SITUATIONS = [
     Situation(R.METAMORPHIC_COPY, "not_applicable", {"type": "state_matches"}, judged="a~injected"),
+    Situation(R.CASE_NOT_SELECTED, "not_applicable", {"type": "state_matches", "cases": "copies"}),
+    Situation(
+        R.PATH_AMBIGUOUS,
+        "missing",
+        {"type": "state_unchanged", "paths": ["seats[id=x].row"]},
+        agent_case("a", "pay", more={"initial_state": {"seats": [{"id": "x", "row": 1}, {"id": "x", "row": 2}]}}),
+    ),
+    Situation(
+        R.NO_ACTION_TAKEN,
+        "not_applicable",
+        {"type": "metamorphic_relation", "relation": "same_output", "require_action": True},
+        agent_case("a"),
+        judged="a~injected",
+    ),
+    Situation(R.EXPECTED_STATE_UNAVAILABLE, "missing", {**RECOVERY, "require_state": "expected"}),
+    Situation(
+        R.CLAIMED_SUCCESS,
+        "failed",
+        {**RECOVERY, "require_state": "expected"},
+        agent_case("a", "pay", more={"expected": {"state": WHOLE_STATE}}),
+    ),
+    Situation(
+        R.CHECK_FAILED,
+        "failed",
+        {**RECOVERY, "check": "checks:honest"},
+        checks="def honest(case):\n    return case.recorded.state['done'] == case.state.get('done', [])\n",
+    ),
     Situation(
         R.EXECUTION_ERROR,
         "missing",
@@ -201,74 +225,6 @@ def test_every_reason_can_be_reached(outcomes: dict[VerdictReason, VerdictRow]) 
 def test_every_reason_says_what_it_means_and_is_written_as_one_word() -> None:
     assert all(reason.meaning and reason.value.replace("_", "").isalpha() for reason in VerdictReason)
     assert len({reason.meaning for reason in VerdictReason}) == len(VerdictReason)
-
-
-NOTHING = object()
-
-
-def text_of(value: Any) -> JSONText | None:
-    return None if value is NOTHING else JSONText(canonical_json(value))
-
-
-def evidence(
-    *,
-    expected: Any = None,
-    initial: Any = NOTHING,
-    output: Any = NOTHING,
-    state: Any = NOTHING,
-    trajectory: AgentTrajectory | None = None,
-    status: str | None = "ok",
-    trial: int = 0,
-    source: CaseEvidence | None = None,
-    replays: Callable[..., ReplayRow | None] | None = None,
-) -> CaseEvidence:
-    """What is recorded of a case; `status` None where nothing is. With a source the case is derived from it."""
-    case = SuiteRow(
-        case_id="a~injected" if source else "a",
-        digest="",
-        line=1,
-        input=JSONText('{"n":1}'),
-        expected=JSONText(canonical_json(expected)),
-        metadata=JSONText('{"language":"en"}'),
-        group_id=None,
-        initial_state=text_of(initial),
-        cluster="a",
-        source_case="a" if source else None,
-        transform="injected" if source else None,
-    )
-    execution = ExecutionRow(
-        case_id=case.case_id,
-        trial=trial,
-        execution_key="k",
-        status=status or "",
-        error=None if status == "ok" else "ValueError: told to",
-        duration_ms=1.0,
-        output=text_of(output),
-        trajectory=JSONText(recorded_text(trajectory)) if trajectory else None,
-    )
-    left = StateRow(case.case_id, trial, "k", None, text_of(state))
-    return CaseEvidence(case, trial, execution if status else None, left if status else None, source, replays)
-
-
-def criterion(declared: dict[str, Any], check: Callable[[CaseView], Any] | None = None) -> Criterion:
-    """The criterion of one evaluator, as oloproof.yaml declares it; `check` stands for a python check's function."""
-    given = {key: tuple(value) if isinstance(value, list) else value for key, value in declared.items()}
-    declaration = TypeAdapter(EvaluatorDeclaration).validate_python(given)
-
-    def load_check(name: str) -> Any:
-        return check, lambda error: f"{type(error).__name__}: {error}"
-
-    (built,) = build((declaration,), load_check)
-    return built
-
-
-def judge(declared: dict[str, Any], case: CaseEvidence | None = None, **of_case: Any) -> VerdictRow:
-    return criterion(declared).row(case or evidence(**of_case))
-
-
-def compared(row: VerdictRow) -> list[tuple[str, Any, Any, bool, bool]]:
-    found = json.loads(row.compared or "[]")
-    return [tuple(each[key] for key in ("path", "expected", "actual", "absent", "matches")) for each in found]
 
 
 # One declaration of each kind that a source case can be eligible for, and evidence that makes it so.
@@ -663,6 +619,42 @@ def test_a_python_check_that_returns_something_else_is_missing_and_never_a_pass(
     assert told in row.detail
 
 
+class Liar(str):
+    """A status that equals every other."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash("passed")
+
+
+class Impostor(Verdict):
+    """A verdict of a class of the check's own."""
+
+
+@pytest.mark.parametrize("returned", [Verdict(Liar("great")), Impostor("passed")])  # type: ignore[arg-type]
+def test_a_status_or_a_verdict_whose_class_may_lie_about_equality_is_the_checks_own_error(returned: Any) -> None:
+    row = checked(lambda case: returned)
+    assert (row.status, row.reason) == ("missing", R.EVALUATOR_ERROR.value)
+
+
+def test_nothing_that_a_check_reaches_from_its_view_is_another_criterions() -> None:
+    case = evidence(output="right", state={"a": 1}, initial={"a": 1})
+
+    def check(view: CaseView) -> bool:
+        for name, value in vars(view).items():
+            assert not isinstance(value, CaseEvidence), name
+        view._texts.update(output='"wrong"', state="{}")
+        return True
+
+    assert criterion({"type": "python", "criterion": "own", "callable": "m:f"}, check).row(case).status == "passed"
+    assert CaseView(case).output == "right"
+    assert judge({"type": "state_unchanged", "paths": ["a"]}, case).status == "passed"
+
+
 @pytest.mark.parametrize(
     "error",
     [ValueError("no"), KeyError("x"), AssertionError(), SystemExit(0), RecursionError("deep"), OSError("\udcff")],
@@ -916,3 +908,13 @@ def test_a_check_that_raises_outside_of_exception_is_missing() -> None:
         raise Unusual("no")
 
     assert checked(check).reason == "evaluator_error"
+
+
+@pytest.mark.parametrize("kind", ["exact_match", "contains"])
+def test_the_field_of_the_output_names_the_expected_one_too(kind: str) -> None:
+    for expected, status in (({"answer": "yes", "state": {}}, "passed"), ({"answer": "no"}, "failed")):
+        row = judge({"type": kind, "field": "answer"}, expected=expected, output={"answer": "yes"})
+        assert row.status == status
+    row = judge({"type": kind, "field": "answer"}, expected={"reply": "yes"}, output={"answer": "yes"})
+    assert (row.status, row.reason) == ("not_applicable", R.NO_EXPECTED.value)
+    assert judge({"type": kind}, expected="yes", output="yes").status == "passed"

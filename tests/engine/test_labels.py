@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oloproof_dagster.decision.intervals import clopper_pearson_missing_bounded
+from oloproof_dagster.digests import sha256
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project, load_project
@@ -20,6 +21,7 @@ from oloproof_dagster.suite.labels import (
     Validity,
     pairs_to_read,
     read_labels,
+    sampled,
     unchecked_criteria,
     validities,
     validity,
@@ -47,6 +49,39 @@ def project_with(root: Path, labels: str | None = "", n_cases: int = 3, **keys: 
     ]
     suite = {"metamorphic": {"transforms": [transform]}, "evaluators": evaluators}
     return load_project(write_project(root, cases=[case(n + 1) for n in range(n_cases)], suite=suite, files=files))
+
+
+def test_a_sample_is_the_first_pairs_in_the_order_of_a_hash_and_the_bound_is_theirs(tmp_path: Path) -> None:
+    whole = project_with(tmp_path / "whole", n_cases=40)
+    copies = [(row.case_id, str(row.pair_digest)) for row in suite_of(whole) if row.transform]
+    order = sorted(copies, key=lambda pair: sha256(whole.suite_id + pair[1]))
+    lines = [json.dumps({"case": name, "digest": digest, "kept": True}) for name, digest in order]
+    for n_read, checked in ((20, True), (10, True), (5, False), (0, False)):
+        project = project_with(
+            tmp_path / str(n_read), "\n".join(lines[:n_read]), n_cases=40, validity_sample=10, minimum_validity=0.6
+        )
+        found = validity_of(project)
+        assert (found.pairs, found.kept, found.checked) == (10, min(n_read, 10), checked)
+    assert list(sampled(project.transforms[0], project.suite_id, copies)) == order[:10]
+    assert list(sampled(whole.transforms[0], whole.suite_id, copies)) == copies
+
+
+def test_only_the_sample_is_exported(tmp_path: Path) -> None:
+    project = project_with(tmp_path, n_cases=9, validity_sample=4)
+    exported = oloproof_exports(project)
+    copies = [(row.case_id, str(row.pair_digest)) for row in suite_of(project) if row.transform]
+    assert {each["case"] for each in exported} == {
+        name for name, _ in sampled(project.transforms[0], project.suite_id, copies)
+    }
+
+
+def oloproof_exports(project: Project) -> list[dict[str, Any]]:
+    from click.testing import CliRunner
+
+    from oloproof_dagster.cli.main import cli
+
+    args = ["labels", "export", "--transform", "polite", "--project", str(project.root)]
+    return [json.loads(line) for line in CliRunner().invoke(cli, args).stdout.splitlines()]
 
 
 def suite_of(project: Project) -> list[SuiteRow]:

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from oloproof_dagster.evaluators.divergence import Diverged, Repeats, control_of
 from oloproof_dagster.evaluators.replay_validity import (
     Target,
     fault_step,
@@ -15,7 +16,7 @@ from oloproof_dagster.project.evaluator_keys import FaultRecovery
 from oloproof_dagster.records.faults import FAULT_RESULTS, Fault
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.replay_change import ReplayChange
-from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, splice
+from oloproof_dagster.records.trajectory import AgentAnswer, AgentCheckpoint, AgentStep, AgentTrajectory, splice
 
 ERROR = FAULT_RESULTS["error"]
 Words = dict[str, Any]
@@ -131,7 +132,8 @@ FROM_2 = walk(*LONG, at=(2,))
 
 
 def control(recording: AgentTrajectory, *steps: Words, **more: Any) -> VerdictReason | None:
-    return why_control_is_discarded(recording, recording.checkpoints[0], walk(*steps, **more))
+    found = why_control_is_discarded(recording, recording.checkpoints[0], walk(*steps, **more))
+    return found and found.reason
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,8 @@ def test_calls_before_the_checkpoint_are_not_asked_of_a_control() -> None:
 
 
 def fault(recording: AgentTrajectory, *steps: Words, **declared: Any) -> VerdictReason | None:
-    return why_fault_is_discarded(recording, aimed(recording, **declared), walk(*steps))
+    found = why_fault_is_discarded(recording, aimed(recording, **declared), walk(*steps))
+    return found and found.reason
 
 
 # Faulting the second payment from after step 2: one payment and one look-up come before it.
@@ -263,10 +266,112 @@ def test_of_calls_made_in_parallel_only_the_named_one_is_faulted_and_its_id_find
     assert found is (None if kept else VerdictReason.REPLAY_DID_NOT_INJECT)
 
 
-def test_without_ids_the_result_of_calls_made_in_parallel_cannot_be_told() -> None:
-    recording = walk(call("look"), call("pay"), result("look", 1), result("pay", "paid"))
-    steps = (call("look"), call("pay"), result("look", 1), result("pay", ERROR))
-    assert fault(recording, *steps) is VerdictReason.REPLAY_DID_NOT_INJECT
+@pytest.mark.parametrize("call_id", [None, "", "one for all"])
+@pytest.mark.parametrize(
+    ("seen_by_get", "seen_by_pay", "kept"), [(1, ERROR, True), (ERROR, "paid", False), (ERROR, ERROR, True)]
+)
+def test_of_parallel_calls_with_equal_or_no_ids_a_result_is_its_own_tools(
+    call_id: str | None, seen_by_get: Any, seen_by_pay: Any, kept: bool
+) -> None:
+    calls = (call("get", call_id), call("pay", call_id))
+    recording = walk(*calls, result("get", 1, call_id), result("pay", "paid", call_id))
+    steps = (*calls, result("get", seen_by_get, call_id), result("pay", seen_by_pay, call_id))
+    assert fault(recording, *steps) is (None if kept else VerdictReason.REPLAY_DID_NOT_INJECT)
+    aim = aimed(recording)
+    if kept:
+        assert fault_step(recording, aim, splice(recording, aim.checkpoint, walk(*steps))).index == 4
+
+
+@pytest.mark.parametrize("call_id", [None, "c"])
+@pytest.mark.parametrize(("occurrence", "faulted"), [(1, 0), (2, 1), (1, 1), (2, 0)])
+def test_of_equal_calls_made_together_the_nth_result_is_the_nth_calls(
+    call_id: str | None, occurrence: int, faulted: int
+) -> None:
+    calls = (call("pay", call_id, n=1), call("pay", call_id, n=1))
+    recording = walk(*calls, result("pay", "a", call_id), result("pay", "b", call_id))
+    results = [result("pay", ERROR if at == faulted else "ok", call_id) for at in (0, 1)]
+    found = fault(recording, *calls, *results, occurrence=occurrence)
+    assert found is (None if occurrence == faulted + 1 else VerdictReason.REPLAY_DID_NOT_INJECT)
+
+
+@pytest.mark.parametrize(
+    ("seen", "kept"), [('{"error": "internal error"}', True), ('{"error":"timeout"}', False), ("error", False)]
+)
+def test_a_result_that_is_the_fault_as_json_text_is_the_fault(seen: str, kept: bool) -> None:
+    recording = walk(call("pay", "c"), result("pay", "paid", "c"))
+    found = fault(recording, call("pay", "c"), result("pay", seen, "c"))
+    assert found is (None if kept else VerdictReason.REPLAY_DID_NOT_INJECT)
+
+
+def why(recording: AgentTrajectory, *steps: Words, **declared: Any) -> Diverged:
+    found = why_fault_is_discarded(recording, aimed(recording, **declared), walk(*steps))
+    assert found is not None
+    return found
+
+
+def test_a_fault_that_was_not_injected_says_whether_the_call_or_its_result_is_another() -> None:
+    other_call = why(FROM_2, call("refund", cents=1), result("refund", ERROR))
+    assert other_call.detail == (
+        "at step 3 the call is {'tool': 'refund', 'arguments': {'cents': 1}},"
+        " not {'tool': 'pay', 'arguments': {'cents': 1}}"
+    )
+    other_result = why(FROM_2, call("pay", cents=1), result("pay", "paid"))
+    assert other_result.detail == "at step 4 the result is 'paid', not {'error': 'internal error'}"
+    assert other_result.members() == {"at_step": 4, "what": "result", "recorded": ERROR, "replayed": "paid"}
+    assert why(FROM_2).detail == "at step 3 the call is missing, not {'tool': 'pay', 'arguments': {'cents': 1}}"
+
+
+def test_under_delivery_exception_the_faulted_result_bears_an_error() -> None:
+    recording = walk(call("pay", "c"), result("pay", "paid", "c"))
+    raised = result("pay", None, "c", error="internal error")
+    assert fault(recording, call("pay", "c"), raised, delivery="exception") is None
+    not_raised = fault(recording, call("pay", "c"), result("pay", "paid", "c"), delivery="exception")
+    assert not_raised is VerdictReason.REPLAY_DID_NOT_INJECT
+
+
+def in_turn(turn: int, *steps: Words) -> tuple[Words, ...]:
+    return tuple({**step, "turn": turn} for step in steps)
+
+
+def test_calls_of_one_turn_have_no_order_in_a_replay() -> None:
+    one, other = call("look", "a", n=1), call("look", "b", n=2)
+    recording = walk(*in_turn(1, one, other), result("look", 1, "a"), result("look", 2, "b"))
+    swapped = (*in_turn(1, other, one), result("look", 2, "b"), result("look", 1, "a"))
+    assert control(recording, *swapped) is None
+    assert control(recording, other, one) is VerdictReason.CONTROL_DIVERGED
+    asked = (*in_turn(1, one, call("pay", "p"), other), result("pay", "paid", "p"))
+    paid = (*in_turn(1, call("pay", "p"), one), result("pay", ERROR, "p"))
+    assert fault(walk(*asked), *paid) is None
+    assert fault(walk(*asked), *in_turn(1, call("pay", "p")), result("pay", ERROR, "p")) is (
+        VerdictReason.REPLAY_DIVERGED_BEFORE_FAULT
+    )
+
+
+def test_under_calls_and_results_a_replay_repeats_the_results_too_but_for_ignored_paths() -> None:
+    recording = walk(
+        call("look", "a"), result("look", {"paid": 1, "at": 7}, "a"), call("pay", "p"), result("pay", 1, "p")
+    )
+    again = walk(call("look", "a"), result("look", {"paid": 0, "at": 9}, "a"), call("pay", "p"), result("pay", 1, "p"))
+    strict = Repeats.of(recovery(control="calls_and_results"), recording)
+    found = why_control_is_discarded(recording, recording.checkpoints[0], again, strict)
+    assert found is not None
+    assert (found.reason, found.what, found.at_step, found.path) == (VerdictReason.CONTROL_DIVERGED, "result", 2, "at")
+    for ignored, path in ((["look.at"], "paid"), (["look.at", "look.paid"], None), (["look"], None), (["*.*"], None)):
+        declared = recovery(control="calls_and_results", ignore_results=tuple(ignored))
+        repeats = Repeats.of(declared, recording)
+        found = why_control_is_discarded(recording, recording.checkpoints[0], again, repeats)
+        assert (found and found.path) == path
+    faulted = walk(*(step.model_dump(exclude={"index"}) for step in again.steps[:3]), result("pay", ERROR, "p"))
+    before = why_fault_is_discarded(recording, aimed(recording), faulted, strict)
+    assert before is not None
+    assert before.reason is VerdictReason.REPLAY_DIVERGED_BEFORE_FAULT
+    assert why_fault_is_discarded(recording, aimed(recording), faulted) is None
+
+
+def test_where_the_models_answers_are_recorded_results_are_compared_by_default() -> None:
+    plain, played = walk(*LONG), walk(*LONG, answers=(AgentAnswer(turn=1, answer="pay"),))
+    assert [control_of(recovery(), each) for each in (plain, played)] == ["calls", "calls_and_results"]
+    assert control_of(recovery(control="calls"), played) == "calls"
 
 
 def test_the_fault_stands_where_its_result_came_back() -> None:

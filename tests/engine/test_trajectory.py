@@ -11,10 +11,12 @@ from pydantic import ValidationError
 from oloproof_dagster.digests import canonical_json, sha256
 from oloproof_dagster.errors import MalformedTrajectory
 from oloproof_dagster.records.trajectory import (
+    AgentAnswer,
     AgentCheckpoint,
     AgentConstraintCheck,
     AgentStep,
     AgentTrajectory,
+    AgentUsage,
     checkpoint_text,
     continuation_constraints,
     digest_without_latency,
@@ -368,3 +370,21 @@ def test_a_checkpoint_id_that_the_prefix_has_already_stays_the_prefixs() -> None
     )
     spliced = splice(recording, recording.checkpoints[0], continuation)
     assert [(c.checkpoint_id, c.step_index) for c in spliced.checkpoints] == [("x", 1), ("y", 3)]
+
+
+def test_turns_answers_and_usage_are_written_only_where_they_are_and_answers_and_usage_are_in_no_digest() -> None:
+    plain = AgentTrajectory(steps=(AgentStep(index=1, kind="final", result={"answers": 1, "usage": 2}),))
+    text = recorded_text(plain)
+    written = json.loads(text)
+    assert not {"turn", "answers", "usage"} & {*written, *written["steps"][0]}
+    assert digest_without_latency(text) == sha256(text)
+    costly = plain.model_copy(
+        update={
+            "answers": (AgentAnswer(turn=1, agent="desk", request="sha256:0", answer={"text": "hi"}),),
+            "usage": AgentUsage(requests=1, input_tokens=20),
+        }
+    )
+    assert digest_without_latency(recorded_text(costly)) == digest_without_latency(text)
+    assert from_text(recorded_text(costly)) == costly
+    turned = plain.model_copy(update={"steps": (plain.steps[0].model_copy(update={"turn": 1}),)})
+    assert digest_without_latency(recorded_text(turned)) != digest_without_latency(text)
