@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from oloproof_dagster.digests import canonical_json
+from oloproof_dagster.digests import json_in_order
 from oloproof_dagster.errors import NotJSON
 from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.custom import PythonEvaluator
@@ -101,7 +101,7 @@ class Criterion:
 
 def _text(verdict: Verdict) -> JSONText | None:
     compared = [row.members() for row in verdict.compared]
-    return JSONText(canonical_json(compared)) if compared else None
+    return JSONText(json_in_order(compared)) if compared else None
 
 
 def _too_deep() -> Verdict:

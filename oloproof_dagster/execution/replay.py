@@ -37,7 +37,7 @@ from oloproof_dagster.records.tables import (
 )
 from oloproof_dagster.records.trajectory import (
     AgentTrajectory,
-    checkpoint_text,
+    checkpoint_in_order,
     digest_without_latency,
     from_text,
     splice,
@@ -186,7 +186,7 @@ class _Replays:
         else:
             self.counts.miss += 1
             case = self.source.case
-            replay = ReplayOf(recording.text, checkpoint_text(aim.checkpoint), change)
+            replay = ReplayOf(recording.text, checkpoint_in_order(aim.checkpoint), change)
             call = Call(case.case_id, recording.trial, case.cluster, case.input, case.initial_state, replay)
             submit_with_retries(self.sandboxes(), call, self.options.retries, finished)
 

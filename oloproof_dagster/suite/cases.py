@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from oloproof_dagster.digests import canonical_json, digest_of_text, json_object, sha256
+from oloproof_dagster.digests import canonical_json, digest_of_text, dump, dump_in_order, json_object, sha256
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.files import file_digest, read_jsonl
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import CaseRow, JSONText
 from oloproof_dagster.wording import did_you_mean, json_kind, shortened
 
-READER_VERSION = "1"
+READER_VERSION = "2"
 KEYS = ("id", "input", "initial_state", "expected", "metadata", "group_id")
 
 
@@ -101,21 +101,22 @@ def _case(value: Any, name: str, line: int) -> CaseRow:
     group_id = value.get("group_id")
     if "group_id" in value and not (isinstance(group_id, str) and group_id):
         raise refuse(f"{who}: `group_id` must be text and not empty, found {json_kind(group_id)}; or leave it out")
-    texts = {
-        "input": canonical_json(value["input"]),
-        "expected": canonical_json(value.get("expected")),
-        "metadata": canonical_json(value.get("metadata", {})),
-        "initial_state": canonical_json(value["initial_state"]) if "initial_state" in value else None,
-    }
+    state = value.get("initial_state")
     return CaseRow(
         case_id=case_id,
-        digest=case_digest(group_id=value.get("group_id"), **texts),  # type: ignore[arg-type]
+        digest=case_digest(
+            input=dump(value["input"]),
+            expected=dump(value.get("expected")),
+            metadata=dump(value.get("metadata", {})),
+            group_id=group_id,
+            initial_state=None if state is None else dump(state),
+        ),
         line=line,
-        input=JSONText(str(texts["input"])),
-        expected=JSONText(str(texts["expected"])),
-        metadata=JSONText(str(texts["metadata"])),
-        group_id=value.get("group_id"),
-        initial_state=None if texts["initial_state"] is None else JSONText(texts["initial_state"]),
+        input=JSONText(dump_in_order(value["input"])),
+        expected=JSONText(dump_in_order(value.get("expected"))),
+        metadata=JSONText(dump_in_order(value.get("metadata", {}))),
+        group_id=group_id,
+        initial_state=None if state is None else JSONText(dump_in_order(state)),
     )
 
 

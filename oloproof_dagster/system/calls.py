@@ -11,7 +11,7 @@ Status = Literal["ok", "error", "timeout"]
 
 @dataclass(frozen=True, slots=True)
 class ReplayOf:
-    """What a replay goes on from: a recording and one of its checkpoints as canonical texts, and what is changed."""
+    """What a replay goes on from: a recording and one of its checkpoints as JSON texts, and what is changed."""
 
     recording: str
     checkpoint: str
@@ -20,7 +20,7 @@ class ReplayOf:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One case to be executed once, or (`replay`) replayed once. Texts are canonical JSON.
+    """One case to be executed once, or (`replay`) replayed once. Texts are JSON.
 
     `wait_s` is how long to wait before it, in seconds: a retry gives a rate limit time to pass.
     """
@@ -36,7 +36,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one call left. `trajectory` is the recording or, of a replay, the continuation; texts are canonical JSON.
+    """What one call left. `trajectory` is the recording or, of a replay, the continuation; texts are JSON.
 
     `duration_ms` covers reset, call and snapshot. `transient` says that the error is one of those that
     `retries.on` names.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from oloproof_dagster.digests import canonical_json, parse_canonical
+from oloproof_dagster.digests import json_in_order, parse_canonical
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
 from oloproof_dagster.records.trajectory import AgentCheckpoint, from_text, is_malformed, recorded_text, why_malformed
 from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
@@ -120,7 +120,7 @@ class Sandbox:
 
     def _copied(self, what: str, value: Any) -> str:
         try:
-            return canonical_json(value)
+            return json_in_order(value)
         except NotJSON as error:
             raise _Failed(f"{what}: {error}") from None
         except BaseException as error:  # an object of the system's own that raises when it is read
