@@ -87,7 +87,8 @@ class PassRun:
             self._options(shard.plan), n_cases=shard.n_cases, progress=shard_progress(shard, current_progress())
         )
         counts = run_shard(self._work, self._target(shard.plan, attempt, options), Shard(shard.index, shard.of))
-        return ShardResult(n_new=counts.miss, seconds=counts.seconds, warning=self._unseen())
+        lines = "\n".join(filter(None, (self._unseen(), self._reset_advice(counts))))
+        return ShardResult(n_new=counts.miss, seconds=counts.seconds, warning=lines or None)
 
     def results(
         self, plan: PassPlan, attempt: Attempt, shards: Sequence[ShardResult] | None = None
@@ -112,11 +113,12 @@ class PassRun:
         options = self._options(plan)
         target = self._target(plan, attempt, options)
         if shards is not None:  # they did it all: this step reads what they recorded
-            options = replace(options, retry_errors=False, progress=silent)
+            options = replace(options, retry_errors=False, collects=True, progress=silent)
             target = replace(target, sandboxes=no_sandboxes, options=options)
         tables, counts = write_tables(self._work, target, plan.fingerprints)
         unseen = [self._unseen()] if shards is None else [each.warning for each in shards]
-        news = summary(self._work, total(counts, shards), plan.warning, *unseen)
+        advice = self._reset_advice(counts) if shards is None else None
+        news = summary(self._work, total(counts, shards), plan.warning, *unseen, advice)
         for stage, staged, fingerprint in zip(self._stages, tables, plan.fingerprints, strict=True):
             yield stage.handed_over(staged, fingerprint, news)
             news = {}
@@ -139,6 +141,15 @@ class PassRun:
     def _target(self, plan: PassPlan, attempt: Attempt, options: PassOptions) -> PassTarget:
         identity = Identity(*plan.identity)
         return PassTarget(self.evidence, attempt, identity, lambda: self.session.sandboxes(identity.code), options)
+
+    def _reset_advice(self, counts: Counts) -> str | None:
+        """One line where the reset of every case that was executed is in error."""
+        if not counts.resets.n:
+            return None
+        line = counts.resets.advice(counts.miss, self.session.n_sandboxes)
+        if line is not None:
+            self._context.log.warning(line)
+        return line
 
     def _unseen(self) -> str | None:
         """One line where an edit of a file that the system imports would not be noticed; the executions give it."""

@@ -4,16 +4,18 @@ Finished executions go to parts as they come; the rows of both tables leave in t
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.execution.ordered import Ordered, in_order
 from oloproof_dagster.execution.progress import Progress, silent
+from oloproof_dagster.execution.reset_advice import ResetErrors
 from oloproof_dagster.execution.sandboxes import Sandboxes, submit_with_retries
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
+from oloproof_dagster.records.reset_errors import is_reset_error
 from oloproof_dagster.records.tables import (
     EXECUTIONS,
     STATES,
@@ -28,23 +30,36 @@ from oloproof_dagster.system.calls import Call, Outcome
 
 @dataclass(slots=True)
 class Counts:
-    """How many rows were answered from evidence (`hit`) and how many were made (`miss`)."""
+    """How many rows were answered from evidence (`hit`) and how many were made (`miss`).
+
+    `n_unreset` counts the errors of resets among all of them, `resets` those that were made.
+    """
 
     hit: int = 0
     miss: int = 0
     errors: int = 0
     seconds: float = 0.0
+    n_unreset: int = 0
+    resets: ResetErrors = field(default_factory=ResetErrors)
 
 
 @dataclass(frozen=True, slots=True)
 class PassOptions:
-    """How one pass goes: `n_cases` in the suite, `trials` of each, and whether recorded errors are repeated."""
+    """How one pass goes: `n_cases` in the suite, `trials` of each, and whether recorded errors are repeated.
+
+    `collects`: what is recorded is taken as it is, errors of resets too, as another step made it for this pass.
+    """
 
     n_cases: int
     trials: int = 1
     retry_errors: bool = False
     retries: Retries | None = None
     progress: Progress = silent
+    collects: bool = False
+
+    def takes(self, status: str, error: str | None) -> bool:
+        """Whether a recorded row is an answer. A reset that went wrong says nothing of the agent."""
+        return self.collects or not (is_reset_error(error) or (self.retry_errors and status != "ok"))
 
 
 Executed = tuple[ExecutionRow, StateRow]
@@ -113,9 +128,10 @@ def execute(
             place, found = rows.place(), recorded.get(key)
             if found is not None and (found[0].case_id, found[0].trial) != (case.case_id, trial):
                 found = None  # a line that was tampered with
-            if found is not None and not (options.retry_errors and found[0].status != "ok"):
+            if found is not None and options.takes(found[0].status, found[0].error):
                 counts.hit += 1
                 counts.errors += found[0].status != "ok"
+                counts.n_unreset += is_reset_error(found[0].error)
                 place(found)
             else:
                 counts.miss += 1
@@ -151,4 +167,7 @@ def _finish(
     state = StateRow(case.case_id, trial, key, initial_digest(case), json_text(outcome.state))
     recorded.keep(execution, state)
     counts.errors += outcome.status != "ok"
+    if is_reset_error(outcome.error):
+        counts.n_unreset += 1
+        counts.resets.note(outcome.unreset)
     place((execution, state))

@@ -249,6 +249,7 @@ def write_tables(
         noted = {
             **facts(target.identity, target.attempt.number),
             "n_errors": counts.errors,
+            **({"n_unreset": counts.n_unreset} if counts.n_unreset else {}),
             **work.facts(target.options),
         }
         bearing = zip(writers, fingerprints or ("",) * len(writers), strict=True)

@@ -25,6 +25,7 @@ from oloproof_dagster.records.comparison import json_equal
 from oloproof_dagster.records.keys import Identity, execution_key, replay_key
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.replay_change import ReplayChange
+from oloproof_dagster.records.reset_errors import is_reset_error
 from oloproof_dagster.records.tables import (
     REPLAYS,
     ExecutionRow,
@@ -172,6 +173,7 @@ class _Replays:
         def known(row: ReplayRow) -> None:
             self.rows[key] = row
             self.counts.errors += row.status != "ok"
+            self.counts.n_unreset += is_reset_error(row.error)
             then(row)
             self._one_less()
 
@@ -180,7 +182,7 @@ class _Replays:
             self.recorded.keep(row)
             known(row)
 
-        if found is not None and not (self.options.retry_errors and found.status != "ok"):
+        if found is not None and self.options.takes(found.status, found.error):
             self.counts.hit += 1
             known(found)
         else:

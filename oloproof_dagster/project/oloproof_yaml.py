@@ -3,12 +3,13 @@
 import os
 import re
 import zoneinfo
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from oloproof_dagster.evidence.store_url import store_url
-from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, a_callable
+from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, a_callable, ignored_paths, some_paths
 from oloproof_dagster.project.slice_names import parse_slice
 from oloproof_dagster.project.validation import FileModel, Misplaced
 from oloproof_dagster.records.paths import parse_path
@@ -43,12 +44,33 @@ class SystemDeclaration(FileModel):
         return value
 
 
+class VerifyReset(FileModel):
+    """What is left out where the world right after a reset is held against the case's initial state."""
+
+    ignore_paths: tuple[str, ...] = ()
+    unordered_paths: tuple[str, ...] = ()
+
+    _unordered = field_validator("unordered_paths")(some_paths)
+    _ignored = field_validator("ignore_paths")(ignored_paths)
+
+
 class SandboxDeclaration(FileModel):
-    """How many sandboxes there are, whether other runs use the same one, and over how many steps a run is spread."""
+    """How many sandboxes there are, whether other runs use the same one, over how many steps a run is spread, and
+    whether each reset is verified (None: not)."""
 
     workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)] = 1
     shared: bool = False
     shards: Annotated[int, Field(ge=1, le=MOST_WORKERS)] = 1
+    verify_reset: VerifyReset | None = VerifyReset()
+
+    @field_validator("verify_reset", mode="before")
+    @classmethod
+    def _or_not(cls, value: Any) -> Any:
+        if isinstance(value, bool) or value in ("true", "false"):
+            return VerifyReset() if value in (True, "true") else None
+        if not isinstance(value, Mapping | VerifyReset):
+            raise ValueError("must be true, false, or a block with ignore_paths and unordered_paths")
+        return value
 
     @model_validator(mode="after")
     def _one_at_a_time(self) -> "SandboxDeclaration":

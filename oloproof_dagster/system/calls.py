@@ -22,7 +22,8 @@ class ReplayOf:
 class Call:
     """One case to be executed once, or (`replay`) replayed once. Texts are JSON.
 
-    `wait_s` is how long to wait before it, in seconds: a retry gives a rate limit time to pass.
+    `wait_s` is how long to wait before it, in seconds: a retry gives a rate limit time to pass. `only_reset` leaves the
+    system uncalled: the outcome's state is the world right after its reset.
     """
 
     case_id: str
@@ -32,6 +33,7 @@ class Call:
     initial_state: str | None
     replay: ReplayOf | None = None
     wait_s: float = 0.0
+    only_reset: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class Outcome:
     """What one call left. `trajectory` is the recording or, of a replay, the continuation; texts are JSON.
 
     `duration_ms` covers reset, call and snapshot. `transient` says that the error is one of those that
-    `retries.on` names.
+    `retries.on` names. `unreset` are the paths at which the world right after its reset was not as it should be.
     """
 
     status: Status
@@ -49,3 +51,4 @@ class Outcome:
     trajectory: str | None = None
     state: str | None = None
     transient: bool = False
+    unreset: tuple[str, ...] = ()

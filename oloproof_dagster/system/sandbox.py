@@ -11,11 +11,14 @@ from typing import Any, TypeVar
 
 from oloproof_dagster.digests import json_in_order, parse_canonical
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
+from oloproof_dagster.records.paths import show_path
+from oloproof_dagster.records.reset_errors import reset_error
 from oloproof_dagster.records.trajectory import AgentCheckpoint, from_text, is_malformed, recorded_text, why_malformed
 from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
 from oloproof_dagster.system.interrupts import INTERRUPTS
 from oloproof_dagster.system.loading import System
 from oloproof_dagster.system.protocols import CurrentCase, inside
+from oloproof_dagster.system.reset_check import ResetCheck, World, in_words
 
 GRACE_SECONDS = 5.0
 Left = TypeVar("Left")
@@ -27,20 +30,21 @@ class _Failed(Exception):
     A message may hold bytes of a file's name that are no text; they are escaped, as evidence is UTF-8.
     """
 
-    def __init__(self, message: str, *, transient: bool = False) -> None:
+    def __init__(self, message: str, *, transient: bool = False, unreset: tuple[str, ...] = ()) -> None:
         super().__init__(message.encode("utf-8", "backslashreplace").decode("utf-8"))
-        self.transient = transient
+        self.transient, self.unreset = transient, unreset
 
 
 class Sandbox:
     """One instance of the system with its world and one event loop for its whole life.
 
     Everything that the system is given is a fresh copy and everything it gives is copied before the lock is let go,
-    so that nothing it keeps, shares or mutates reaches another case.
+    so that nothing it keeps, shares or mutates reaches another case. `reset_check` holds each reset against what it was
+    to make of the world; None: resets are believed.
     """
 
-    def __init__(self, system: System, retry_on: tuple[str, ...] = ()) -> None:
-        self._system, self._retry_on = system, frozenset(retry_on)
+    def __init__(self, system: System, retry_on: tuple[str, ...] = (), reset_check: ResetCheck | None = None) -> None:
+        self._system, self._retry_on, self._reset_check = system, frozenset(retry_on), reset_check
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = os.getpid()
@@ -51,13 +55,14 @@ class Sandbox:
             time.sleep(call.wait_s)
         current = CurrentCase(call.case_id, call.trial, call.input, call.initial_state)
         with self._lock, inside(current):
-            replay = call.replay
+            wanted = call.replay
             start = time.perf_counter()
             left = state = failed = None
             try:
                 self._reset(call)
                 try:
-                    left = self._call(call, current) if replay is None else self._continuation(replay)
+                    if not call.only_reset:
+                        left = self._call(call, current) if wanted is None else self._continuation(wanted)
                 except _Failed as error:
                     failed = error
                 # Also after a failed call: what a crashing agent left behind is evidence.
@@ -65,10 +70,12 @@ class Sandbox:
             except _Failed as error:
                 failed = failed or error
             duration_ms = (time.perf_counter() - start) * 1000
-            output, trajectory = (left, current.recorded) if replay is None else (None, None if failed else left)
+            output, trajectory = (left, current.recorded) if wanted is None else (None, None if failed else left)
             if failed is None:
                 return Outcome("ok", None, duration_ms, output, trajectory, state)
-            return Outcome("error", str(failed), duration_ms, output, trajectory, state, failed.transient)
+            return Outcome(
+                "error", str(failed), duration_ms, output, trajectory, state, failed.transient, failed.unreset
+            )
 
     def close(self) -> None:
         """Ends the event loop; what the system left running on it is cancelled."""
@@ -88,9 +95,23 @@ class Sandbox:
         return self._system.is_stateful and call.initial_state is not None
 
     def _reset(self, call: Call) -> None:
-        reset, text = self._system.reset, call.initial_state
-        if reset is not None and text is not None:
-            self._guarded("reset: ", lambda: reset(parse_canonical(text)))
+        reset, text, snapshot = self._system.reset, call.initial_state, self._system.snapshot
+        if reset is None or text is None:
+            return
+        give, look = reset, snapshot
+
+        def reset_to(state: str) -> None:
+            self._guarded("reset: ", lambda: give(parse_canonical(state)))
+
+        reset_to(text)
+        if self._reset_check is None or look is None or not self._keeps_state(call):
+            return
+        world = World(
+            reset_to, lambda: self._guarded("snapshot: ", look), lambda found: self._copied("snapshot", found)
+        )
+        wrong = self._reset_check.differences(text, world)
+        if wrong:
+            raise _Failed(reset_error(in_words(wrong)), unreset=tuple(show_path(each.path) for each in wrong))
 
     def _call(self, call: Call, current: CurrentCase) -> str:
         output = self._guarded("", lambda: self._system.call(parse_canonical(call.input)))

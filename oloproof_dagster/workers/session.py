@@ -12,6 +12,7 @@ from oloproof_dagster.project.project import Project
 from oloproof_dagster.system.calls import Call
 from oloproof_dagster.system.loading import System, load_system, made_by
 from oloproof_dagster.system.own_files import OwnFiles
+from oloproof_dagster.system.reset_check import ResetCheck
 from oloproof_dagster.system.sandbox import Sandbox
 from oloproof_dagster.workers.inside import FILES_CHANGED, Started
 from oloproof_dagster.workers.pool import WorkerProcesses
@@ -113,7 +114,9 @@ class Session:
         if self._workers is not None:
             return self._workers
         assert self._system is not None
-        self._in_this_process = InThisProcess(Sandbox(self._system, self._retry_on))
+        verify = self._project.suite.sandbox.verify_reset
+        check = None if verify is None else ResetCheck(verify)
+        self._in_this_process = InThisProcess(Sandbox(self._system, self._retry_on, check))
         return self._in_this_process
 
     def load_again(self) -> None:
@@ -144,6 +147,11 @@ class Session:
                 f"--workers {wanted}: the sandbox is shared, and one case at a time may use it; leave it out"
             )
         return wanted or self._overrides.workers or self._project.suite.sandbox.workers
+
+    @property
+    def n_sandboxes(self) -> int:
+        """How many sandboxes there are at most."""
+        return self._n_workers
 
     @property
     def _isolated(self) -> bool:
