@@ -9,6 +9,7 @@ from functools import partial
 
 from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.evidence.resume_log import ResumeLog
+from oloproof_dagster.execution.first_errors import FirstErrors, stopped
 from oloproof_dagster.execution.ordered import Ordered, in_order
 from oloproof_dagster.execution.progress import Progress, silent
 from oloproof_dagster.execution.reset_advice import ResetErrors
@@ -87,6 +88,10 @@ class RecordedExecutions:
         state_row = self._states.get(key) if former is not None else None
         return None if former is None or state_row is None else (former, state_row)
 
+    def forget(self, key: str) -> None:
+        """Makes what was kept under a key as good as not recorded."""
+        self._parts.append(key, ())
+
     def keep(self, execution: ExecutionRow, state: StateRow) -> None:
         """Records an execution before anything is made of it."""
         self._parts.append(
@@ -119,8 +124,11 @@ def execute(
 
     Each execution is recorded as soon as it is finished. `sandboxes` is called only when a case has to be
     executed. `counts` is filled on the way.
+
+    Raises:
+        ConfigError: the first executions all ended in the same error; none of them is recorded.
     """
-    rows = Ordered[Executed]()
+    rows, first = Ordered[Executed](), FirstErrors()
     for done, case in enumerate(suite):
         options.progress("executing", done, options.n_cases)
         for trial in range(options.trials):
@@ -136,7 +144,7 @@ def execute(
             else:
                 counts.miss += 1
                 call = Call(case.case_id, trial, case.cluster, case.input, case.initial_state)
-                finish = partial(_finish, case, trial, key, recorded, counts, place)
+                finish = partial(_finish, case, trial, key, recorded, counts, first, place)
                 submit_with_retries(sandboxes(), call, options.retries, finish)
         yield from in_order(rows, sandboxes)
     yield from in_order(rows, sandboxes, to_the_end=True)
@@ -149,6 +157,7 @@ def _finish(
     key: str,
     recorded: RecordedExecutions,
     counts: Counts,
+    first: FirstErrors,
     place: Callable[[Executed], None],
     outcome: Outcome,
     errors: tuple[str, ...],
@@ -170,4 +179,8 @@ def _finish(
     if is_reset_error(outcome.error):
         counts.n_unreset += 1
         counts.resets.note(outcome.unreset)
+    if alike := first.note(key, None if outcome.status == "ok" else outcome.error or outcome.status):
+        for each in alike:
+            recorded.forget(each)
+        raise stopped(outcome.error, outcome.unreset)
     place((execution, state))
