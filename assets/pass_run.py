@@ -87,8 +87,8 @@ class PassRun:
             self._options(shard.plan), n_cases=shard.n_cases, progress=shard_progress(shard, current_progress())
         )
         counts = run_shard(self._work, self._target(shard.plan, attempt, options), Shard(shard.index, shard.of))
-        lines = "\n".join(filter(None, (self._unseen(), self._reset_advice(counts))))
-        return ShardResult(n_new=counts.miss, seconds=counts.seconds, warning=lines or None)
+        lines = [each for each in (self._unseen(), *self._noticed(counts)) if each]
+        return ShardResult(n_new=counts.miss, seconds=counts.seconds, warning="\n".join(lines) or None)
 
     def results(
         self, plan: PassPlan, attempt: Attempt, shards: Sequence[ShardResult] | None = None
@@ -117,8 +117,8 @@ class PassRun:
             target = replace(target, sandboxes=no_sandboxes, options=options)
         tables, counts = write_tables(self._work, target, plan.fingerprints)
         unseen = [self._unseen()] if shards is None else [each.warning for each in shards]
-        advice = self._reset_advice(counts) if shards is None else None
-        news = summary(self._work, total(counts, shards), plan.warning, *unseen, advice)
+        noticed = self._noticed(counts) if shards is None else []
+        news = summary(self._work, total(counts, shards), plan.warning, *unseen, *noticed)
         for stage, staged, fingerprint in zip(self._stages, tables, plan.fingerprints, strict=True):
             yield stage.handed_over(staged, fingerprint, news)
             news = {}
@@ -142,14 +142,12 @@ class PassRun:
         identity = Identity(*plan.identity)
         return PassTarget(self.evidence, attempt, identity, lambda: self.session.sandboxes(identity.code), options)
 
-    def _reset_advice(self, counts: Counts) -> str | None:
-        """One line where the reset of every case that was executed is in error."""
-        if not counts.resets.n:
-            return None
-        line = counts.resets.advice(counts.miss, self.session.n_sandboxes)
-        if line is not None:
+    def _noticed(self, counts: Counts) -> list[str]:
+        """One line for each thing that the executions of this pass gave notice of."""
+        lines = list(counts.lines(self.session.n_sandboxes))
+        for line in lines:
             self._context.log.warning(line)
-        return line
+        return lines
 
     def _unseen(self) -> str | None:
         """One line where an edit of a file that the system imports would not be noticed; the executions give it."""

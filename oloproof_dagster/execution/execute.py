@@ -10,6 +10,7 @@ from functools import partial
 from oloproof_dagster.evidence.parquet import Index
 from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.execution.first_errors import FirstErrors, stopped
+from oloproof_dagster.execution.left_running import LeftRunning
 from oloproof_dagster.execution.ordered import Ordered, in_order
 from oloproof_dagster.execution.progress import Progress, silent
 from oloproof_dagster.execution.reset_advice import ResetErrors
@@ -33,7 +34,8 @@ from oloproof_dagster.system.calls import Call, Outcome
 class Counts:
     """How many rows were answered from evidence (`hit`) and how many were made (`miss`).
 
-    `n_unreset` counts the errors of resets among all of them, `resets` those that were made.
+    `n_unreset` counts the errors of resets among all of them, `resets` those that were made, and
+    `left` what the executions that were made left running.
     """
 
     hit: int = 0
@@ -42,6 +44,14 @@ class Counts:
     seconds: float = 0.0
     n_unreset: int = 0
     resets: ResetErrors = field(default_factory=ResetErrors)
+    left: LeftRunning = field(default_factory=LeftRunning)
+
+    def lines(self, n_sandboxes: int) -> Iterator[str]:
+        """What is to be said once of the executions that were made."""
+        advice = self.resets.advice(self.miss, n_sandboxes)
+        if advice is not None:
+            yield advice
+        yield from self.left.lines()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +74,10 @@ class PassOptions:
 
 
 Executed = tuple[ExecutionRow, StateRow]
-N_FIELDS = 10
-"""Of a part: what stands in both rows, once, and what stands in either, without the key."""
+_OTHERS = EXECUTIONS.columns[3:]
+_REQUIRED = len(_OTHERS) - len(EXECUTIONS.optional)
+"""A part is the case, the trial, both members of the state row, and the execution's other columns in their order, the
+optional ones at its end only as far as they are not null."""
 
 
 class RecordedExecutions:
@@ -77,9 +89,10 @@ class RecordedExecutions:
     def get(self, key: str) -> Executed | None:
         """The rows recorded under a key."""
         part = self._parts.get(key)
-        if part is not None and len(part) == N_FIELDS:
+        if part is not None and len(part) >= 4 + _REQUIRED:
             case_id, trial, initial, state, *rest = part
-            execution = EXECUTIONS.row_of([case_id, trial, key, *rest])
+            nulls = [None] * (len(_OTHERS) - len(rest))
+            execution = EXECUTIONS.row_of([case_id, trial, key, *rest, *nulls])
             left = STATES.row_of([case_id, trial, key, initial, state])
             if execution is not None and left is not None:  # else it is as good as not recorded
                 return execution, left
@@ -94,20 +107,11 @@ class RecordedExecutions:
 
     def keep(self, execution: ExecutionRow, state: StateRow) -> None:
         """Records an execution before anything is made of it."""
+        rest = [getattr(execution, column) for column in _OTHERS]
+        while len(rest) > _REQUIRED + 1 and rest[-1] is None:
+            rest.pop()
         self._parts.append(
-            execution.execution_key,
-            (
-                execution.case_id,
-                execution.trial,
-                state.initial,
-                state.state,
-                execution.status,
-                execution.error,
-                execution.duration_ms,
-                execution.output,
-                execution.trajectory,
-                execution.retried,
-            ),
+            execution.execution_key, (execution.case_id, execution.trial, state.initial, state.state, *rest)
         )
 
 
@@ -172,9 +176,12 @@ def _finish(
         output=json_text(outcome.output),
         trajectory=json_text(outcome.trajectory),
         retried=retried_text(errors),
+        left_tasks=outcome.left.tasks or None,
+        left_threads=outcome.left.threads or None,
     )
     state = StateRow(case.case_id, trial, key, initial_digest(case), json_text(outcome.state))
     recorded.keep(execution, state)
+    counts.left.note(outcome.left)
     counts.errors += outcome.status != "ok"
     if is_reset_error(outcome.error):
         counts.n_unreset += 1

@@ -55,13 +55,14 @@ class VerifyReset(FileModel):
 
 
 class SandboxDeclaration(FileModel):
-    """How many sandboxes there are, whether other runs use the same one, over how many steps a run is spread, and
-    whether each reset is verified (None: not)."""
+    """How many sandboxes there are, whether other runs use the same one, over how many steps a run is spread,
+    whether each reset is verified (None: not), and for how long what a call leaves running may finish, in seconds."""
 
     workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)] = 1
     shared: bool = False
     shards: Annotated[int, Field(ge=1, le=MOST_WORKERS)] = 1
     verify_reset: VerifyReset | None = VerifyReset()
+    settle_s: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 0.0
 
     @field_validator("verify_reset", mode="before")
     @classmethod

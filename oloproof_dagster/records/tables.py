@@ -61,7 +61,8 @@ class SuiteRow:
 class ExecutionRow:
     """One execution of a case: what the system returned and recorded. `duration_ms` covers reset, call, snapshot.
 
-    `retried` lists the errors of the attempts before, where the user's `retries` asked for another.
+    `retried` lists the errors of the attempts before, where the user's `retries` asked for another. `left_tasks` and
+    `left_threads` count what the call left running, null where that is nothing.
     """
 
     case_id: str
@@ -73,6 +74,8 @@ class ExecutionRow:
     output: JSONText | None
     trajectory: JSONText | None
     retried: JSONText | None = None
+    left_tasks: int | None = None
+    left_threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +254,12 @@ class Table(Generic[Row]):
 _DIGESTED = ("input", "expected", "metadata", "initial_state")
 CASES = Table("cases", CaseRow, key=("case_id",), volatile=_DIGESTED)
 SUITE = Table("transformed_cases", SuiteRow, key=("case_id",), volatile=(*_DIGESTED, "given_digest", "initial_digest"))
-EXECUTIONS = Table("trajectories", ExecutionRow, key=("execution_key",), volatile=("duration_ms", "retried"))
+EXECUTIONS = Table(
+    "trajectories",
+    ExecutionRow,
+    key=("execution_key",),
+    volatile=("duration_ms", "retried", "left_tasks", "left_threads"),
+)
 STATES = Table("environment_states", StateRow, key=("execution_key",))
 REPLAYS = Table("fault_replays", ReplayRow, key=("replay_key",), volatile=("duration_ms", "retried"))
 VERDICTS = Table("verdicts", VerdictRow, key=("case_id", "trial", "criterion"))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from oloproof_dagster.records.replay_change import ReplayChange
+from oloproof_dagster.system.left_behind import NOTHING, LeftBehind
 
 Status = Literal["ok", "error", "timeout"]
 
@@ -52,3 +53,4 @@ class Outcome:
     state: str | None = None
     transient: bool = False
     unreset: tuple[str, ...] = ()
+    left: LeftBehind = NOTHING

@@ -20,7 +20,8 @@ from oloproof_dagster.wording import did_you_mean, shortened
 class System:
     """The user's system, ready to be called. `reset` and `snapshot` are both there or neither is.
 
-    `unseen` names files of the project's that it imported and that its code digest does not cover.
+    `unseen` names files of the project's that it imported and that its code digest does not cover. `opens` and `closes`
+    are called once a sandbox: before its first case, and with its end.
     """
 
     call: Callable[[Any], Any]
@@ -29,6 +30,8 @@ class System:
     replay: Callable[..., Any] | None
     own_files: OwnFiles
     unseen: tuple[str, ...] = ()
+    opens: tuple[Callable[[], Any], ...] = ()
+    closes: tuple[Callable[[], Any], ...] = ()
 
     @property
     def is_stateful(self) -> bool:
@@ -108,7 +111,17 @@ def _assembled(
             f"{project.replayed[0].name} replays cases, and {target} must have"
             f" replay(trajectory, *, checkpoint, change); {found}",
         )
-    return System(system, reset, snapshot, replay, own_files)
+    holders = (sandbox,) if sandbox is holder else (sandbox, holder)
+    return System(
+        system, reset, snapshot, replay, own_files, opens=_own(holders, "open"), closes=_own(holders, "close")
+    )
+
+
+def _own(holders: tuple[Any, ...], name: str) -> tuple[Callable[[], Any], ...]:
+    """The methods of this name that the classes of objects of the user's have, where they are called without
+    arguments."""
+    methods = (getattr(each, name) for each in holders if hasattr(type(each), name))
+    return tuple(each for each in methods if takes(each, 0))
 
 
 def load_attribute(project: Project, name: str, key: str) -> Any:

@@ -21,7 +21,6 @@ from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.system.interrupts import INTERRUPTS
 from oloproof_dagster.system.loading import load_system, made_by
 from oloproof_dagster.system.own_files import OwnFiles
-from oloproof_dagster.system.reset_check import ResetCheck
 from oloproof_dagster.system.sandbox import Sandbox
 from oloproof_dagster.workers.recipe import Packed, Recipe
 
@@ -100,8 +99,7 @@ def _load(recipe: Recipe) -> Started:
     loaded = load_system(recipe.project, instance=instance, callable=recipe.callable, environment=recipe.environment)
     if own_files.code_digest != recipe.code:
         raise ConfigError(FILES_CHANGED)
-    verify = recipe.project.suite.sandbox.verify_reset
-    _sandbox = Sandbox(loaded, recipe.retry_on, None if verify is None else ResetCheck(verify))
+    _sandbox = Sandbox(loaded, recipe.project.suite.sandbox, recipe.retry_on)
     return Started(unseen=loaded.unseen, is_stateful=loaded.is_stateful)
 
 

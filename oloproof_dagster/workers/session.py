@@ -12,7 +12,6 @@ from oloproof_dagster.project.project import Project
 from oloproof_dagster.system.calls import Call
 from oloproof_dagster.system.loading import System, load_system, made_by
 from oloproof_dagster.system.own_files import OwnFiles
-from oloproof_dagster.system.reset_check import ResetCheck
 from oloproof_dagster.system.sandbox import Sandbox
 from oloproof_dagster.workers.inside import FILES_CHANGED, Started
 from oloproof_dagster.workers.pool import WorkerProcesses
@@ -114,9 +113,8 @@ class Session:
         if self._workers is not None:
             return self._workers
         assert self._system is not None
-        verify = self._project.suite.sandbox.verify_reset
-        check = None if verify is None else ResetCheck(verify)
-        self._in_this_process = InThisProcess(Sandbox(self._system, self._retry_on, check))
+        sandbox = Sandbox(self._system, self._project.suite.sandbox, self._retry_on)
+        self._in_this_process = InThisProcess(sandbox)
         return self._in_this_process
 
     def load_again(self) -> None:

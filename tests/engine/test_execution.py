@@ -442,7 +442,7 @@ def test_what_a_call_took_is_freed_once_it_is_recorded_without_a_search_for_cycl
     "tampered",
     [
         lambda record: record[:1],
-        lambda record: [*record, 1],
+        lambda record: [*record, 1, 1, 1],
         lambda record: [record[0], "another", *record[2:]],
         lambda record: [*record[:2], 7, *record[3:]],
         lambda record: [*record[:5], None, *record[6:]],
