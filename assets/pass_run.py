@@ -4,7 +4,7 @@ What is decided and done is the engine's (oloproof_dagster.execution); here is w
 the latest materialisations, the run's sandboxes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,7 @@ from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.resources.turns import require_turns
+from oloproof_dagster.system.declared_inputs import line_of_changed
 
 
 def require_current_version(context: dg.AssetExecutionContext, project: Project) -> None:
@@ -63,11 +64,16 @@ class PassRun:
     def plan(self, *, fresh: bool, retry_errors: bool) -> PassPlan:
         """Opens the attempt, and decides whether anything is to be done."""
         identity = self._work.identity or self._identity()
-        attempt = self.evidence.open_attempt(self.version, fresh=fresh)
+        recorded = self.evidence.table(self._work.tables[0], self.version).facts()
+        edited = self._work.is_edited(recorded, identity)
+        attempt = self.evidence.open_attempt(self.version, fresh=fresh or edited)
         fingerprints = self._fingerprints(identity, attempt.number)
         unchanged = all(latest is not None for latest in self._latest(fingerprints))
         before = Before(attempt, identity, fingerprints, unchanged)
         plan = plan_pass(self._work, self.evidence, before, retry_errors=retry_errors)
+        files = recorded.get("files")
+        if files and attempt.number == recorded.get("attempt") and plan.warning is None:
+            plan = plan.model_copy(update={"warning": line_of_changed(files, self.session.other_files)})
         if plan.warning:
             self._context.log.warning(plan.warning)
         return plan
@@ -102,7 +108,7 @@ class PassRun:
     def _reused(self, plan: PassPlan) -> Iterator[dg.MaterializeResult[Any]]:
         recorded = self._stages[0].stored
         counts = Counts(hit=len(recorded), errors=int(recorded.facts().get("n_errors", 0)))
-        news = summary(self._work, counts)
+        news = summary(self._work, counts, plan.warning)
         for stage, latest in zip(self._stages, self._latest(plan.fingerprints), strict=True):
             yield stage.reused(latest or {}, news)
             news = {}
@@ -136,7 +142,23 @@ class PassRun:
 
     def _options(self, plan: PassPlan) -> PassOptions:
         suite = self._project.suite
-        return PassOptions(self._work.n_cases, suite.trials, plan.retry_errors, suite.retries, current_progress())
+        return PassOptions(
+            self._work.n_cases, suite.trials, plan.retry_errors, suite.retries, current_progress(), self._files(plan)
+        )
+
+    def _files(self, plan: PassPlan) -> Callable[[], dict[str, str]]:
+        """What the project's other files are, or were when the attempt's first executions were recorded; a file that
+        the system writes to meanwhile is none that it is made of."""
+        if self._work.kind == "replays":
+            return dict
+        recorded, before = self._stages[0].stored.facts(), self.session.other_files
+        former: dict[str, str] = recorded.get("files", {}) if recorded.get("attempt") == plan.attempt else {}
+
+        def unchanged() -> dict[str, str]:
+            now = self.session.other_files
+            return {name: content for name, content in before.items() if now.get(name) == content} | former
+
+        return unchanged
 
     def _target(self, plan: PassPlan, attempt: Attempt, options: PassOptions) -> PassTarget:
         identity = Identity(*plan.identity)

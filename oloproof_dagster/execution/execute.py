@@ -3,7 +3,7 @@
 Finished executions go to parts as they come; the rows of both tables leave in the suite's order.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -59,6 +59,7 @@ class PassOptions:
     """How one pass goes: `n_cases` in the suite, `trials` of each, and whether recorded errors are repeated.
 
     `collects`: what is recorded is taken as it is, errors of resets too, as another step made it for this pass.
+    `files` is asked, once the rows are through, for what is noted in the tables of files that are in no key.
     """
 
     n_cases: int
@@ -66,6 +67,7 @@ class PassOptions:
     retry_errors: bool = False
     retries: Retries | None = None
     progress: Progress = silent
+    files: Callable[[], Mapping[str, str]] = dict
     collects: bool = False
 
     def takes(self, status: str, error: str | None) -> bool:

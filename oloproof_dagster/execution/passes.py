@@ -88,6 +88,9 @@ class Pass(Protocol):
     def fingerprinted(self, identity: Identity, attempt: int) -> Mapping[str, Any]:
         """What its tables are a function of beside the upstream tables."""
 
+    def is_edited(self, recorded: Mapping[str, Any], identity: Identity) -> bool:
+        """Whether what is recorded of the version is another system's by now: it is kept, and a new attempt begins."""
+
     def warning_of_edit(self, recorded: Mapping[str, Any], identity: Identity) -> str | None:
         """One line where the system was edited under a version that is recorded already."""
 
@@ -117,8 +120,13 @@ class ExecutionPass:
         return len(self.upstream[0])
 
     def facts(self, options: PassOptions) -> Mapping[str, Any]:
-        """How many trials of each case there are."""
-        return {"trials": options.trials}
+        """How many trials of each case there are, and what the files were that are in no key."""
+        files = dict(options.files())
+        return {"trials": options.trials, **({"files": files} if files else {})}
+
+    def is_edited(self, recorded: Mapping[str, Any], identity: Identity) -> bool:
+        """Whether a version is recorded, and of other code."""
+        return recorded.get("version") == identity.version and recorded.get("code") != identity.code
 
     def fingerprinted(self, identity: Identity, attempt: int) -> Mapping[str, Any]:
         """The attempt, and whose behaviour it is."""
@@ -127,11 +135,11 @@ class ExecutionPass:
     def warning_of_edit(self, recorded: Mapping[str, Any], identity: Identity) -> str | None:
         """Old evidence is never an answer for new code: all cases run again, and the version should have been
         bumped."""
-        if not recorded or recorded.get("code") == identity.code or recorded.get("version") != identity.version:
+        if not self.is_edited(recorded, identity):
             return None
         return (
             f"the system's files changed since version {identity.version!r} was recorded: its cases are"
-            " executed again. Bump system.version in oloproof.yaml to keep releases apart"
+            " executed again, as a new attempt. Bump system.version in oloproof.yaml to keep releases apart"
         )
 
     def clusters(self) -> Iterator[str]:
@@ -188,6 +196,10 @@ class ReplayPass:
     def warning_of_edit(self, recorded: Mapping[str, Any], identity: Identity) -> str | None:
         """Nothing: the executions gave it."""
         return None
+
+    def is_edited(self, recorded: Mapping[str, Any], identity: Identity) -> bool:
+        """Never: its identity is the recording's."""
+        return False
 
     def clusters(self) -> Iterator[str]:
         """The cluster of each source case."""

@@ -4,6 +4,7 @@ import os
 import re
 import zoneinfo
 from collections.abc import Mapping
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -20,7 +21,7 @@ MOST_RETRIES = 10
 
 
 class SystemDeclaration(FileModel):
-    """The system under test: its name, its version, and where its callable is."""
+    """The system under test: its name, its version, where its callable is, and what else it is made of."""
 
     name: Annotated[str, Field(min_length=1)]
     version: str
@@ -28,6 +29,25 @@ class SystemDeclaration(FileModel):
     environment: str | None = None
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     records: tuple[Literal["agent_trajectory/v1"], ...] | None = None
+    files: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+
+    @field_validator("files")
+    @classmethod
+    def _within(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for position, pattern in enumerate(value):
+            parts = PurePosixPath(pattern).parts
+            if not parts or parts[0] == "/" or ".." in parts:
+                raise Misplaced(f"{shortened(pattern)} must be a path or a glob within the project's folder", position)
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _variables(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for position, name in enumerate(value):
+            if not re.fullmatch(r"[A-Za-z_]\w*", name):
+                raise Misplaced(f"{shortened(name)} is no variable's name; write one such as MODEL", position)
+        return value
 
     _callables = field_validator("callable", "environment")(a_callable)
 

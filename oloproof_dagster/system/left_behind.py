@@ -57,7 +57,7 @@ def threads_since(before: Iterable[threading.Thread]) -> list[threading.Thread]:
 
 
 def _is_idle(frame: object) -> bool:
-    return getattr(frame, "f_code", None) is executors._worker.__code__  # type: ignore[attr-defined]
+    return getattr(frame, "f_code", None) is executors._worker.__code__
 
 
 def _is_ours(thread: threading.Thread) -> bool:

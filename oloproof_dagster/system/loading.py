@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any
 
 from oloproof_dagster.errors import ConfigError, OloproofError
 from oloproof_dagster.project.project import Project
+from oloproof_dagster.system.declared_inputs import note_set_by_system
 from oloproof_dagster.system.own_files import OwnFiles, is_installed
 from oloproof_dagster.system.protocols import Replayable
 from oloproof_dagster.wording import did_you_mean, shortened
@@ -53,7 +55,7 @@ def load_system(
     target, world = callable or declared.callable, environment or declared.environment
     own_files = OwnFiles.of(project, target, world)
     own_files.forget()
-    before = set(sys.modules)
+    before, environment_before = set(sys.modules), dict(os.environ)
     try:
         if instance is None:
             instance = _instance(project, target, "system.callable")
@@ -64,6 +66,8 @@ def load_system(
         raise
     except Exception as error:  # an attribute of the user's object that raises when it is read
         raise project.problem("system.callable", f"{target} cannot be used: {own_files.describe(error)}") from error
+    finally:
+        note_set_by_system(environment_before)
 
 
 def made_by(make: Callable[[], Any] | None) -> Any:

@@ -92,7 +92,7 @@ def begin(packed: Packed, place: Place, begun: Any, steering: Connection, output
 
 def _load(recipe: Recipe) -> Started:
     global _sandbox
-    own_files = OwnFiles.of(recipe.project, *recipe.modules)
+    own_files = OwnFiles.of_system(recipe.project, *recipe.modules)
     if own_files.code_digest != recipe.code:
         raise ConfigError(FILES_CHANGED)
     instance = made_by(recipe.make)
