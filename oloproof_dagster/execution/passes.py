@@ -49,13 +49,14 @@ def shard_of(cluster: str, of: int) -> int:
 @dataclass(frozen=True, slots=True)
 class PassTarget:
     """The attempt that a pass adds evidence to, whose behaviour it records, and by what means: `sandboxes` is called
-    when a case has to be run."""
+    when a case has to be run. `place` is where its tables are staged, None: in the evidence."""
 
     evidence: Evidence
     attempt: Attempt
     identity: Identity
     sandboxes: Callable[[], Sandboxes]
     options: PassOptions
+    place: Evidence | None = None
 
     def index(self, table: str) -> "closing[Index[Any]]":
         """The rows that a table holds of this attempt, by key."""
@@ -248,10 +249,10 @@ def write_tables(
     work: Pass, target: PassTarget, fingerprints: tuple[str, ...] | None = None
 ) -> tuple[tuple[Staged, ...], Counts]:
     """Stages the tables of a whole pass, side by side; a fingerprint is noted in each."""
-    counts = Counts()
+    counts, place = Counts(), target.place or target.evidence
     with ExitStack() as opened:
         writers = [
-            opened.enter_context(writing(target.evidence.staging(table, target.attempt.version), TABLES[table]))
+            opened.enter_context(writing(place.staging(table, target.attempt.version), TABLES[table]))
             for table in work.tables
         ]
         with work.rows(target, lambda case: True, counts) as rows:
