@@ -152,7 +152,8 @@ class _Part:
         """Writes the part's verdicts."""
         version, trials = self._project.version, self._project.suite.trials
         names = (SUITE.name, "trajectories", "environment_states", "fault_replays")
-        with closing(Judgment(*(self.place.table(name, version) for name in names), trials)) as judgment:
+        suite, executions, states, replays = (self.place.table(name, version) for name in names)
+        with closing(Judgment(suite, executions, states, replays, trials)) as judgment:
             rows = judgment.verdicts(criteria(self._project))
             staged = stage(self.place.staging(VERDICTS.name, version), VERDICTS, rows, lambda: {"trials": trials})
         self.place.put(staged.path, VERDICTS.name, version)
