@@ -32,6 +32,7 @@ from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.resources.turns import require_turns
 from oloproof_dagster.system.declared_inputs import line_of_changed
+from oloproof_dagster.wording import counted
 
 
 def require_current_version(context: dg.AssetExecutionContext, project: Project) -> None:
@@ -107,8 +108,13 @@ class PassRun:
 
     def _reused(self, plan: PassPlan) -> Iterator[dg.MaterializeResult[Any]]:
         recorded = self._stages[0].stored
-        counts = Counts(hit=len(recorded), errors=int(recorded.facts().get("n_errors", 0)))
-        news = summary(self._work, counts, plan.warning)
+        facts = recorded.facts()
+        counts = Counts(
+            hit=len(recorded),
+            errors=int(facts.get("n_errors", 0)),
+            n_unverified=int(facts.get("n_unverified", 0)),
+        )
+        news = summary(self._work, counts, plan.warning, *self._noticed(counts))
         for stage, latest in zip(self._stages, self._latest(plan.fingerprints), strict=True):
             yield stage.reused(latest or {}, news)
             news = {}
@@ -143,7 +149,13 @@ class PassRun:
     def _options(self, plan: PassPlan) -> PassOptions:
         suite = self._project.suite
         return PassOptions(
-            self._work.n_cases, suite.trials, plan.retry_errors, suite.retries, current_progress(), self._files(plan)
+            self._work.n_cases,
+            suite.trials,
+            plan.retry_errors,
+            suite.retries,
+            current_progress(),
+            self._files(plan),
+            verifies=suite.sandbox.verify_reset is not None,
         )
 
     def _files(self, plan: PassPlan) -> Callable[[], dict[str, str]]:
@@ -167,6 +179,11 @@ class PassRun:
     def _noticed(self, counts: Counts) -> list[str]:
         """One line for each thing that the executions of this pass gave notice of."""
         lines = list(counts.lines(self.session.n_sandboxes))
+        if counts.n_unverified and self._project.suite.sandbox.verify_reset is not None:
+            lines.append(
+                f"{counted(counts.n_unverified, 'execution')} recorded without a look at the world right after its"
+                " reset: what reset forgets was not noticed there; `oloproof run --fresh` verifies"
+            )
         for line in lines:
             self._context.log.warning(line)
         return lines

@@ -34,7 +34,8 @@ from oloproof_dagster.system.calls import Call, Outcome
 class Counts:
     """How many rows were answered from evidence (`hit`) and how many were made (`miss`).
 
-    `n_unreset` counts the errors of resets among all of them, `resets` those that were made, and
+    `n_unreset` counts the errors of resets among all of them, `resets` those that were made,
+    `n_unverified` the executions whose reset nobody verified, and
     `left` what the executions that were made left running.
     """
 
@@ -43,6 +44,7 @@ class Counts:
     errors: int = 0
     seconds: float = 0.0
     n_unreset: int = 0
+    n_unverified: int = 0
     resets: ResetErrors = field(default_factory=ResetErrors)
     left: LeftRunning = field(default_factory=LeftRunning)
 
@@ -59,7 +61,8 @@ class PassOptions:
     """How one pass goes: `n_cases` in the suite, `trials` of each, and whether recorded errors are repeated.
 
     `collects`: what is recorded is taken as it is, errors of resets too, as another step made it for this pass.
-    `files` is asked, once the rows are through, for what is noted in the tables of files that are in no key.
+    `verifies` says that resets are verified. `files` is asked, once the rows are through, for what is noted in the
+    tables of files that are in no key.
     """
 
     n_cases: int
@@ -69,6 +72,7 @@ class PassOptions:
     progress: Progress = silent
     files: Callable[[], Mapping[str, str]] = dict
     collects: bool = False
+    verifies: bool = True
 
     def takes(self, status: str, error: str | None) -> bool:
         """Whether a recorded row is an answer. A reset that went wrong says nothing of the agent."""
@@ -85,8 +89,15 @@ optional ones at its end only as far as they are not null."""
 class RecordedExecutions:
     """What is recorded of a release run's executions: its parts first, then the former tables' rows by key."""
 
-    def __init__(self, parts: ResumeLog, executions: Index[ExecutionRow], states: Index[StateRow]) -> None:
+    def __init__(
+        self, parts: ResumeLog, executions: Index[ExecutionRow], states: Index[StateRow], n_unverified: int = 0
+    ) -> None:
         self._parts, self._executions, self._states = parts, executions, states
+        self.n_unverified = n_unverified
+
+    def is_of_the_former_tables(self, key: str) -> bool:
+        """Whether what is recorded under a key is in no part; of `n_unverified` such rows no reset was verified."""
+        return key not in self._parts
 
     def get(self, key: str) -> Executed | None:
         """The rows recorded under a key."""
@@ -146,6 +157,8 @@ def execute(
                 counts.hit += 1
                 counts.errors += found[0].status != "ok"
                 counts.n_unreset += is_reset_error(found[0].error)
+                if found[1].initial is not None and recorded.is_of_the_former_tables(key):
+                    counts.n_unverified = min(counts.n_unverified + 1, recorded.n_unverified)
                 place(found)
             else:
                 counts.miss += 1
@@ -154,6 +167,8 @@ def execute(
                 submit_with_retries(sandboxes(), call, options.retries, finish)
         yield from in_order(rows, sandboxes)
     yield from in_order(rows, sandboxes, to_the_end=True)
+    if not options.verifies:
+        counts.n_unverified += counts.miss
     options.progress("executing", options.n_cases, options.n_cases)
 
 

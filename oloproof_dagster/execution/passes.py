@@ -123,7 +123,7 @@ class ExecutionPass:
     def facts(self, options: PassOptions) -> Mapping[str, Any]:
         """How many trials of each case there are, and what the files were that are in no key."""
         files = dict(options.files())
-        return {"trials": options.trials, **({"files": files} if files else {})}
+        return {"trials": options.trials, "resets": "counted", **({"files": files} if files else {})}
 
     def is_edited(self, recorded: Mapping[str, Any], identity: Identity) -> bool:
         """Whether a version is recorded, and of other code."""
@@ -150,6 +150,9 @@ class ExecutionPass:
     @contextmanager
     def rows(self, target: PassTarget, holds: Holds, counts: Counts) -> Iterator[Iterator[tuple[Any, ...]]]:
         """An execution and the state it left, for each case and trial."""
+        former = target.evidence.table("trajectories", target.attempt.version)
+        noted = former.facts()
+        n_unverified = int(noted.get("n_unverified", 0)) if "resets" in noted else len(former)
         with (
             target.evidence.resume_log(target.attempt, self.kind) as log,
             target.index("trajectories") as executions,
@@ -159,7 +162,7 @@ class ExecutionPass:
             yield execute(
                 filter(holds, self.upstream[0].rows()),
                 target.sandboxes,
-                RecordedExecutions(log, executions, states),
+                RecordedExecutions(log, executions, states, n_unverified),
                 identity=target.identity,
                 options=target.options,
                 counts=counts,
@@ -262,7 +265,7 @@ def write_tables(
         noted = {
             **facts(target.identity, target.attempt.number),
             "n_errors": counts.errors,
-            **({"n_unreset": counts.n_unreset} if counts.n_unreset else {}),
+            **{name: n for name in ("n_unreset", "n_unverified") if (n := getattr(counts, name))},
             **work.facts(target.options),
         }
         bearing = zip(writers, fingerprints or ("",) * len(writers), strict=True)

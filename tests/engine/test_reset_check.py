@@ -8,6 +8,8 @@ import pytest
 
 from oloproof_dagster.cli.check import check_project
 from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.execution.execute import PassOptions
+from oloproof_dagster.execution.passes import ExecutionPass
 from oloproof_dagster.execution.reset_advice import OTHER_SHAPE, advice
 from oloproof_dagster.project.project import load_project
 from tests.support.engine import Engine
@@ -155,3 +157,19 @@ def test_verify_reset_is_true_false_or_a_block(written: Any, tmp_path: Path) -> 
     project(tmp_path, verify=written)
     with pytest.raises(ConfigError, match=r"oloproof.yaml:6: sandbox.verify_reset: must be true, false, or a block"):
         load_project(tmp_path)
+
+
+def test_executions_that_nobody_verified_are_counted_until_they_are_executed_afresh(tmp_path: Path) -> None:
+    project(tmp_path, verify=False)
+    engine = Engine(tmp_path)
+    engine.evidence.open_attempt("v1", fresh=False)
+    suite = engine.expand()
+    attempt = engine.evidence.attempt("v1")
+    assert attempt is not None
+    engine._write(ExecutionPass(suite), attempt, PassOptions(3, verifies=False))
+    engine.evidence.complete(attempt)
+    assert engine.stored("trajectories").facts()["n_unverified"] == 3
+    for _ in range(2):
+        assert Engine(tmp_path).execute().n_unverified == 3
+    assert Engine(tmp_path).execute(fresh=True).n_unverified == 0
+    assert "n_unverified" not in engine.stored("trajectories").facts()
