@@ -4,7 +4,7 @@ What is decided and done is the engine's (oloproof_dagster.execution); here is w
 the latest materialisations, the run's sandboxes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +31,8 @@ from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.resources.turns import require_turns
+from oloproof_dagster.system.declared_inputs import line_of_changed
+from oloproof_dagster.wording import counted
 
 
 def require_current_version(context: dg.AssetExecutionContext, project: Project) -> None:
@@ -63,11 +65,16 @@ class PassRun:
     def plan(self, *, fresh: bool, retry_errors: bool) -> PassPlan:
         """Opens the attempt, and decides whether anything is to be done."""
         identity = self._work.identity or self._identity()
-        attempt = self.evidence.open_attempt(self.version, fresh=fresh)
+        recorded = self.evidence.table(self._work.tables[0], self.version).facts()
+        edited = self._work.is_edited(recorded, identity)
+        attempt = self.evidence.open_attempt(self.version, fresh=fresh or edited)
         fingerprints = self._fingerprints(identity, attempt.number)
         unchanged = all(latest is not None for latest in self._latest(fingerprints))
         before = Before(attempt, identity, fingerprints, unchanged)
         plan = plan_pass(self._work, self.evidence, before, retry_errors=retry_errors)
+        files = recorded.get("files")
+        if files and attempt.number == recorded.get("attempt") and plan.warning is None:
+            plan = plan.model_copy(update={"warning": line_of_changed(files, self.session.other_files)})
         if plan.warning:
             self._context.log.warning(plan.warning)
         return plan
@@ -87,7 +94,8 @@ class PassRun:
             self._options(shard.plan), n_cases=shard.n_cases, progress=shard_progress(shard, current_progress())
         )
         counts = run_shard(self._work, self._target(shard.plan, attempt, options), Shard(shard.index, shard.of))
-        return ShardResult(n_new=counts.miss, seconds=counts.seconds, warning=self._unseen())
+        lines = [each for each in (self._unseen(), *self._noticed(counts)) if each]
+        return ShardResult(n_new=counts.miss, seconds=counts.seconds, warning="\n".join(lines) or None)
 
     def results(
         self, plan: PassPlan, attempt: Attempt, shards: Sequence[ShardResult] | None = None
@@ -100,8 +108,13 @@ class PassRun:
 
     def _reused(self, plan: PassPlan) -> Iterator[dg.MaterializeResult[Any]]:
         recorded = self._stages[0].stored
-        counts = Counts(hit=len(recorded), errors=int(recorded.facts().get("n_errors", 0)))
-        news = summary(self._work, counts)
+        facts = recorded.facts()
+        counts = Counts(
+            hit=len(recorded),
+            errors=int(facts.get("n_errors", 0)),
+            n_unverified=int(facts.get("n_unverified", 0)),
+        )
+        news = summary(self._work, counts, plan.warning, *self._noticed(counts))
         for stage, latest in zip(self._stages, self._latest(plan.fingerprints), strict=True):
             yield stage.reused(latest or {}, news)
             news = {}
@@ -112,11 +125,12 @@ class PassRun:
         options = self._options(plan)
         target = self._target(plan, attempt, options)
         if shards is not None:  # they did it all: this step reads what they recorded
-            options = replace(options, retry_errors=False, progress=silent)
+            options = replace(options, retry_errors=False, collects=True, progress=silent)
             target = replace(target, sandboxes=no_sandboxes, options=options)
         tables, counts = write_tables(self._work, target, plan.fingerprints)
         unseen = [self._unseen()] if shards is None else [each.warning for each in shards]
-        news = summary(self._work, total(counts, shards), plan.warning, *unseen)
+        noticed = self._noticed(counts) if shards is None else []
+        news = summary(self._work, total(counts, shards), plan.warning, *unseen, *noticed)
         for stage, staged, fingerprint in zip(self._stages, tables, plan.fingerprints, strict=True):
             yield stage.handed_over(staged, fingerprint, news)
             news = {}
@@ -134,11 +148,45 @@ class PassRun:
 
     def _options(self, plan: PassPlan) -> PassOptions:
         suite = self._project.suite
-        return PassOptions(self._work.n_cases, suite.trials, plan.retry_errors, suite.retries, current_progress())
+        return PassOptions(
+            self._work.n_cases,
+            suite.trials,
+            plan.retry_errors,
+            suite.retries,
+            current_progress(),
+            self._files(plan),
+            verifies=suite.sandbox.verify_reset is not None,
+        )
+
+    def _files(self, plan: PassPlan) -> Callable[[], dict[str, str]]:
+        """What the project's other files are, or were when the attempt's first executions were recorded; a file that
+        the system writes to meanwhile is none that it is made of."""
+        if self._work.kind == "replays":
+            return dict
+        recorded, before = self._stages[0].stored.facts(), self.session.other_files
+        former: dict[str, str] = recorded.get("files", {}) if recorded.get("attempt") == plan.attempt else {}
+
+        def unchanged() -> dict[str, str]:
+            now = self.session.other_files
+            return {name: content for name, content in before.items() if now.get(name) == content} | former
+
+        return unchanged
 
     def _target(self, plan: PassPlan, attempt: Attempt, options: PassOptions) -> PassTarget:
         identity = Identity(*plan.identity)
         return PassTarget(self.evidence, attempt, identity, lambda: self.session.sandboxes(identity.code), options)
+
+    def _noticed(self, counts: Counts) -> list[str]:
+        """One line for each thing that the executions of this pass gave notice of."""
+        lines = list(counts.lines(self.session.n_sandboxes))
+        if counts.n_unverified and self._project.suite.sandbox.verify_reset is not None:
+            lines.append(
+                f"{counted(counts.n_unverified, 'execution')} recorded without a look at the world right after its"
+                " reset: what reset forgets was not noticed there; `oloproof run --fresh` verifies"
+            )
+        for line in lines:
+            self._context.log.warning(line)
+        return lines
 
     def _unseen(self) -> str | None:
         """One line where an edit of a file that the system imports would not be noticed; the executions give it."""

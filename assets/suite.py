@@ -53,6 +53,6 @@ def suite_assets(project: Project) -> list[dg.AssetsDefinition]:
             count = SuiteCount()
             return NewTable(count.counting(expand(project, cases.rows())), count.facts, count.facts)
 
-        return Stage(context, project, SUITE).materialize(make, cases)
+        return Stage(context, project, SUITE).materialize(make, cases, dataset=dataset_digest(project))
 
     return [cases, transformed_cases]

@@ -1,9 +1,15 @@
-"""Canonical JSON and digests: the ground that keys, labels and data versions stand on."""
+"""JSON texts and digests: the ground that keys, labels and data versions stand on.
+
+What is handed over, stored and shown keeps the order of its keys (`json_in_order`); digests and keys are taken over the
+canonical text, whose keys are sorted, so that reordering changes none of them.
+"""
 
 import contextlib
 import hashlib
 import json
+import marshal
 import sys
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from json.scanner import make_scanner
 from typing import Any, cast
@@ -37,21 +43,45 @@ def canonical_json(value: Any) -> str:
     >>> canonical_json({"b": 1, "a": [1.0, "ü"]})
     '{"a":[1.0,"ü"],"b":1}'
     """
-    return canonical_copy(value)[0]
+    return _checked(value, dump)[0]
+
+
+def json_in_order(value: Any) -> str:
+    """The JSON text of a value with the keys of its objects in their own order; else as `canonical_json`.
+
+    Raises:
+        NotJSON: naming the path of the first value that JSON cannot hold.
+
+    >>> json_in_order({"b": 1, "a": [1.0, "ü"]})
+    '{"b":1,"a":[1.0,"ü"]}'
+    """
+    return _checked(value, dump_in_order)[0]
 
 
 def canonical_copy(value: Any) -> tuple[str, Any]:
-    """The canonical text of a value and a deep copy read back from that text.
+    """The canonical text of a value and a deep copy read back from that text."""
+    return _checked(value, dump)
 
-    Reading back and comparing finds silent conversions (a tuple written as a list, 1 as the key "1") in C speed.
+
+def canonical_of(text: str) -> str:
+    """The canonical text of a JSON text that is in some other order."""
+    return dump(parse_canonical(text))
+
+
+def _checked(value: Any, write: Callable[[Any], str]) -> tuple[str, Any]:
+    """A value's text and a deep copy read back from that text.
+
+    Reading back and comparing finds silent conversions (a tuple written as a list, 1 as the key "1") in C speed. An
+    object's own `==` is never trusted with that: a value that holds more than Python's own types is walked through.
     """
     try:
-        text = dump(value)
+        text = write(value)
         text.encode("utf-8")
         if type(value) is str:  # keys are made of texts, many of them, and a text needs no second look
             return text, value
         copy = parse_canonical(text)
-        if copy == value and not deeper_than(MOST_LEVELS, copy, text):
+        same = copy == value if _is_of_plain_types(value) else _first_not_json(value, "$", ()) is None
+        if same and not deeper_than(MOST_LEVELS, copy, text):
             return text, copy
     except (TypeError, ValueError, RecursionError):
         pass  # the walk below says which value it was
@@ -62,8 +92,17 @@ def canonical_copy(value: Any) -> tuple[str, Any]:
     raise NotJSON(path, what)
 
 
+def _is_of_plain_types(value: Any) -> bool:
+    """Whether a value that JSON was written of holds none but Python's own types, whose `==` says what it seems to."""
+    try:
+        marshal.dumps(value)  # which takes no subclasses
+    except ValueError:
+        return False
+    return True
+
+
 def parse_canonical(text: str) -> Any:
-    """The value of a text that canonical_json wrote."""
+    """The value of a text that canonical_json or json_in_order wrote."""
     try:
         return _scan(text, 0)[0]  # without the looks at white space and marks that json.loads takes at any text
     except ValueError as error:
@@ -112,29 +151,49 @@ def json_object(**members: str) -> str:
 
 def dump(value: Any) -> str:
     """The canonical text of a value that is known to be JSON; `canonical_json` checks it first."""
+    return _written(_encode, value)
+
+
+def dump_in_order(value: Any) -> str:
+    """The same with the keys of its objects in their own order; `json_in_order` checks it first."""
+    return _written(_encode_in_order, value)
+
+
+def _written(encode: Callable[[Any], str], value: Any) -> str:
     try:
-        return _encode(value)
+        return encode(value)
     except ValueError as error:
         if "digits" not in str(error):
             raise
         with integers_of_any_size():
-            return _encode(value)
+            return encode(value)
 
 
-def _encoder() -> Callable[[Any], str]:
+def _encoder(*, sort_keys: bool) -> Callable[[Any], str]:
     """One encoder for all values: json.dumps makes one for each, which takes longer than to write a small value."""
     make = getattr(json.encoder, "c_make_encoder", None)
-    plain = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    plain = json.JSONEncoder(sort_keys=sort_keys, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     if make is None:  # an interpreter without the module in C
         return plain.encode
     text = json.encoder.encode_basestring
     # No look-out for values that contain themselves: those end in a RecursionError.
-    chunks = make(None, plain.default, text, None, ":", ",", True, False, False)
+    chunks = make(None, plain.default, text, None, ":", ",", sort_keys, False, False)
     return lambda value: text(value) if type(value) is str else "".join(chunks(value, 0))
 
 
-_encode = _encoder()
+_encode, _encode_in_order = _encoder(sort_keys=True), _encoder(sort_keys=False)
 _scan = make_scanner(cast(Any, json.JSONDecoder()))
+
+
+_HONEST = (dict.__eq__, list.__eq__, OrderedDict.__eq__, Counter.__eq__)
+HALF_PAIR = "holds half of a surrogate pair, which UTF-8 cannot write"
+
+
+def _is_utf8(text: str) -> bool:
+    with contextlib.suppress(UnicodeEncodeError):
+        text.encode("utf-8")
+        return True
+    return False
 
 
 def _first_not_json(value: Any, path: str, above: tuple[int, ...]) -> tuple[str, str] | None:
@@ -144,12 +203,12 @@ def _first_not_json(value: Any, path: str, above: tuple[int, ...]) -> tuple[str,
         finite = value == value and value not in (float("inf"), float("-inf"))
         return None if finite else (path, f"is {value}, which JSON has no number for")
     if isinstance(value, str):
-        with contextlib.suppress(UnicodeEncodeError):
-            value.encode("utf-8")
-            return None
-        return path, "holds half of a surrogate pair, which UTF-8 cannot write"
+        return None if _is_utf8(value) else (path, HALF_PAIR)
     if not isinstance(value, dict | list):
         return path, f"is of type {type(value).__name__}, which is not JSON"
+    if type(value).__eq__ not in _HONEST:
+        base = "dict" if isinstance(value, dict) else "list"
+        return path, f"is of type {type(value).__name__}, whose == is its own; give a plain {base}"
     if id(value) in above:
         return path, "contains itself"
     if len(above) >= MOST_LEVELS:
@@ -158,6 +217,8 @@ def _first_not_json(value: Any, path: str, above: tuple[int, ...]) -> tuple[str,
     for key, member in items:
         if isinstance(value, dict) and not isinstance(key, str):
             return path, f"has the key {key!r} of type {type(key).__name__}; keys of a JSON object are text"
+        if isinstance(key, str) and not _is_utf8(key):
+            return path, f"has the key {key!r}, which {HALF_PAIR}"
         found = _first_not_json(member, f"{path}.{key}", (*above, id(value)))
         if found:
             return found

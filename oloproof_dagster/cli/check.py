@@ -2,20 +2,25 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Literal
 
+from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.evaluators.replay_validity import Target, target
+from oloproof_dagster.execution.reset_advice import advice
+from oloproof_dagster.execution.sandboxes import Sandboxes
 from oloproof_dagster.project.evaluator_keys import MetamorphicRelation, StateMatches, StateUnchanged
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project
+from oloproof_dagster.records.comparison import EXACT
 from oloproof_dagster.records.trajectory import from_text
 from oloproof_dagster.suite.cases import ReadNotes, read_cases
 from oloproof_dagster.suite.labels import validities
 from oloproof_dagster.suite.preflight import check_files, readable_by_all
 from oloproof_dagster.suite.transforms import SuiteCount, expand
 from oloproof_dagster.system.calls import Call, Outcome
+from oloproof_dagster.system.reset_check import Difference, differing, in_words
 from oloproof_dagster.wording import counted, own_word
 from oloproof_dagster.workers.session import Session
 
@@ -85,18 +90,43 @@ def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Ite
 
 def _one_case(project: Project, session: Session) -> Iterator[Finding]:
     case = next(islice(expand(project, read_cases(project)), 1))
-    outcomes: list[Outcome] = []
     call = Call(case.case_id, 0, case.cluster, case.input, case.initial_state)
     sandboxes = session.sandboxes(session.code_digest)
-    sandboxes.submit(call, outcomes.append)
-    while not outcomes:
-        sandboxes.wait()
-    outcome = outcomes[0]
+    before = _outcome(sandboxes, replace(call, only_reset=True))
+    outcome = _outcome(sandboxes, call)
     if outcome.status != "ok":
         yield Finding("problem", f"case {case.case_id!r} ended in an error: {outcome.error}")
     else:
         yield Finding("ok", f"case {case.case_id!r} ran in {outcome.duration_ms:.1f} ms")
+    if session.is_stateful and case.initial_state is not None and not outcome.unreset:
+        after = _outcome(sandboxes, replace(call, only_reset=True))
+        yield from _about_the_reset(before, after, project.suite.sandbox.verify_reset is not None)
+    elif outcome.unreset:
+        yield Finding("note", advice(outcome.unreset))
     yield from _lacking(project, session, outcome, case.initial_state is not None)
+
+
+def _outcome(sandboxes: Sandboxes, call: Call) -> Outcome:
+    outcomes: list[Outcome] = []
+    sandboxes.submit(call, outcomes.append)
+    while not outcomes:
+        sandboxes.wait()
+    return outcomes[0]
+
+
+def _about_the_reset(before: Outcome, after: Outcome, verified: bool) -> Iterator[Finding]:
+    """Whether a reset leaves the same world before a case and after it; `verified`: the sandbox looked itself."""
+    wrong: list[Difference] = []
+    if before.state is not None and after.state is not None and not verified:
+        first, again = parse_canonical(before.state), parse_canonical(after.state)
+        wrong = list(differing(EXACT, first, again, (), "before a case has run it is"))
+    if after.unreset:
+        yield Finding("problem", f"once a case has run, {after.error}")
+        yield Finding("note", advice(after.unreset))
+    elif wrong:
+        yield Finding("problem", f"once a case has run, reset: {in_words(wrong)}")
+    elif after.state is not None:
+        yield Finding("ok", "reset leaves the same world before a case and after it")
 
 
 def _lacking(project: Project, session: Session, outcome: Outcome, has_initial_state: bool) -> Iterator[Finding]:

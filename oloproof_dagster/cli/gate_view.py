@@ -1,5 +1,6 @@
 """The Gate in the terminal: the decisions with their bars, metrics, slices, and what the run reused."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -79,6 +80,29 @@ def print_gate(console: Console, document: dict[str, Any]) -> None:
             "Gate: ", (gate["action"], ACTIONS[gate["action"]]), reasons, (f"   exit code {gate['exit_code']}", "dim")
         )
     )
+
+
+def print_part(console: Console, document: dict[str, Any]) -> None:
+    """The verdicts of part of a suite: a row a criterion, then what failed or is missing."""
+    part, cache = document["part"], document["cache"]
+    console.print(
+        f"{part['cases']} of {part['of']} cases: executed {cache['executions']['miss']}"
+        f" ({cache['executions']['hit']} from evidence), replayed {cache['replays']['miss']}"
+        f" ({cache['replays']['hit']} from evidence)"
+    )
+    heading(console, "Verdicts of this part")
+    statuses = ("passed", "failed", "missing", "not_applicable")
+    rows = table("criterion", *statuses)
+    found = document["verdicts"]
+    for criterion in dict.fromkeys(row["criterion"] for row in found):
+        counts = Counter(row["status"] for row in found if row["criterion"] == criterion)
+        rows.add_row(Text(criterion), *(str(counts[status] or "") for status in statuses))
+    console.print(rows)
+    for row in found:
+        if row["status"] in ("failed", "missing"):
+            why = " ".join(filter(None, (row["reason"], row["detail"])))
+            console.print(Text.assemble(plain(row["case_id"]), f"  {row['criterion']}: {row['status']}  ", plain(why)))
+    console.print("Part of the suite: nothing is decided. `oloproof run` executes the rest.")
 
 
 def print_decisions(console: Console, decisions: Sequence[dict[str, Any]]) -> None:

@@ -141,7 +141,8 @@ class RecoveryEvaluator:
         expected = initial if wanted == "initial" else self._states.expected(evidence)
         if expected is ABSENT:
             return missing(VerdictReason.EXPECTED_STATE_UNAVAILABLE)
-        found = self._states.compare(expected, state, initial)
+        exact = wanted != "initial" and self._states.is_patched(evidence)
+        found = self._states.compare(expected, state, initial, exact=exact)
         if found.status == "passed":
             return passed(VerdictReason.RECOVERED, compared=found.compared)
         if found.status == "missing":

@@ -9,6 +9,7 @@ from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing,
 from oloproof_dagster.evaluators.volatile import NOTHING_VOLATILE, Volatile
 from oloproof_dagster.project.evaluator_keys import StateMatches, StateUnchanged
 from oloproof_dagster.records.comparison import Comparison, compare_at
+from oloproof_dagster.records.patches import patched
 from oloproof_dagster.records.paths import ABSENT, Path, lookup, matching, parse_path, show_path
 from oloproof_dagster.records.reasons import VerdictReason
 
@@ -30,24 +31,41 @@ class StateMatchesEvaluator:
 
     def judge(self, evidence: CaseEvidence) -> Verdict:
         """Whether the state left behind is the expected one."""
-        return self.compare(self.expected(evidence), evidence.state, evidence.initial_state)
+        exact = self.is_patched(evidence)
+        return self.compare(self.expected(evidence), evidence.state, evidence.initial_state, exact=exact)
+
+    def is_patched(self, evidence: CaseEvidence) -> bool:
+        """Whether the expected state is the initial one with the case's changes, and no others."""
+        return self._patch(evidence) is not ABSENT
 
     def expected(self, evidence: CaseEvidence) -> Any:
-        """The state that the case expects, or ABSENT."""
-        return lookup(evidence.expected, self._field)
+        """The state that the case expects, or ABSENT: the declared one, or the initial one with the case's patch."""
+        patch = self._patch(evidence)
+        if patch is ABSENT or evidence.initial_state is ABSENT:
+            return lookup(evidence.expected, self._field)
+        return patched(evidence.initial_state, patch)
 
-    def compare(self, expected: Any, state: Any, initial: Any) -> Verdict:
+    def _patch(self, evidence: CaseEvidence) -> Any:
+        """The case's `expected.state_patch`, where that takes the place of what is compared with; else ABSENT."""
+        return lookup(evidence.expected, ("state_patch",)) if self._field == ("state",) else ABSENT
+
+    def _on(self, exact: bool, initial: Any, expected: Any, *states: Any) -> Comparison:
+        """How states are compared. A patch says what changes and that nothing else does (`exact`)."""
+        comparison = replace(self._comparison, mode="exact") if exact else self._comparison
+        return comparison.on(initial, expected, *states)
+
+    def compare(self, expected: Any, state: Any, initial: Any, *, exact: bool = False) -> Verdict:
         """Whether a state, reached from an initial one, is the expected one."""
         if state is ABSENT:
             return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
         lacking = self._lacking(expected)
         if lacking:
             return missing(VerdictReason.EXPECTED_PATH_ABSENT, ", ".join(map(show_path, lacking)))
-        comparison = self._comparison.on(initial, expected, state)
+        comparison = self._on(exact, initial, expected, state)
         return by_comparison(
             tuple(
                 row
-                for path in self._compared(expected, state)
+                for path in self._compared(expected, state, comparison)
                 for row in compare_at(comparison, path, lookup(expected, path), lookup(state, path))
             )
         )
@@ -57,20 +75,20 @@ class StateMatchesEvaluator:
         expected, initial = self.expected(evidence), evidence.initial_state
         if initial is ABSENT or self._lacking(expected):
             return False
-        comparison = self._comparison.on(initial, expected)
+        comparison = self._on(self.is_patched(evidence), initial, expected)
         return all(
             (wanted := lookup(expected, path)) is not ABSENT
             and (found := lookup(initial, path)) is not ABSENT
             and comparison.equal(wanted, found, path)
-            for path in self._compared(expected, initial)
+            for path in self._compared(expected, initial, comparison)
         )
 
     def _lacking(self, expected: Any) -> list[Path]:
         return [path for path in self._paths if next(matching(expected, path), None) is None]
 
-    def _compared(self, expected: Any, state: Any) -> Iterator[Path]:
+    def _compared(self, expected: Any, state: Any, comparison: Comparison) -> Iterator[Path]:
         """The paths with each `*` followed; where the comparison is exact, also to what only the state has."""
-        sides = (expected, state) if self._comparison.mode == "exact" else (expected,)
+        sides = (expected, state) if comparison.mode == "exact" else (expected,)
         for path in self._paths:
             if "*" in path:
                 yield from {found: None for side in sides for found in matching(side, path)}

@@ -69,7 +69,7 @@ class Writer(Generic[Row]):
         values = self._values(row)
         line = dump([values[i] for i in self._content]).encode()
         self._hasher.update(line + b"\n")
-        self._n_bytes += len(line)
+        self._n_bytes += sum(len(each) for each in values if type(each) is str)
         self._batch.append(values)
         if len(self._batch) >= GROUP_ROWS or self._n_bytes >= GROUP_BYTES:
             self._write()

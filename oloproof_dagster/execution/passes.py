@@ -49,13 +49,14 @@ def shard_of(cluster: str, of: int) -> int:
 @dataclass(frozen=True, slots=True)
 class PassTarget:
     """The attempt that a pass adds evidence to, whose behaviour it records, and by what means: `sandboxes` is called
-    when a case has to be run."""
+    when a case has to be run. `place` is where its tables are staged, None: in the evidence."""
 
     evidence: Evidence
     attempt: Attempt
     identity: Identity
     sandboxes: Callable[[], Sandboxes]
     options: PassOptions
+    place: Evidence | None = None
 
     def index(self, table: str) -> "closing[Index[Any]]":
         """The rows that a table holds of this attempt, by key."""
@@ -88,6 +89,9 @@ class Pass(Protocol):
     def fingerprinted(self, identity: Identity, attempt: int) -> Mapping[str, Any]:
         """What its tables are a function of beside the upstream tables."""
 
+    def is_edited(self, recorded: Mapping[str, Any], identity: Identity) -> bool:
+        """Whether what is recorded of the version is another system's by now: it is kept, and a new attempt begins."""
+
     def warning_of_edit(self, recorded: Mapping[str, Any], identity: Identity) -> str | None:
         """One line where the system was edited under a version that is recorded already."""
 
@@ -117,8 +121,13 @@ class ExecutionPass:
         return len(self.upstream[0])
 
     def facts(self, options: PassOptions) -> Mapping[str, Any]:
-        """How many trials of each case there are."""
-        return {"trials": options.trials}
+        """How many trials of each case there are, and what the files were that are in no key."""
+        files = dict(options.files())
+        return {"trials": options.trials, "resets": "counted", **({"files": files} if files else {})}
+
+    def is_edited(self, recorded: Mapping[str, Any], identity: Identity) -> bool:
+        """Whether a version is recorded, and of other code."""
+        return recorded.get("version") == identity.version and recorded.get("code") != identity.code
 
     def fingerprinted(self, identity: Identity, attempt: int) -> Mapping[str, Any]:
         """The attempt, and whose behaviour it is."""
@@ -127,11 +136,11 @@ class ExecutionPass:
     def warning_of_edit(self, recorded: Mapping[str, Any], identity: Identity) -> str | None:
         """Old evidence is never an answer for new code: all cases run again, and the version should have been
         bumped."""
-        if not recorded or recorded.get("code") == identity.code or recorded.get("version") != identity.version:
+        if not self.is_edited(recorded, identity):
             return None
         return (
             f"the system's files changed since version {identity.version!r} was recorded: its cases are"
-            " executed again. Bump system.version in oloproof.yaml to keep releases apart"
+            " executed again, as a new attempt. Bump system.version in oloproof.yaml to keep releases apart"
         )
 
     def clusters(self) -> Iterator[str]:
@@ -141,6 +150,9 @@ class ExecutionPass:
     @contextmanager
     def rows(self, target: PassTarget, holds: Holds, counts: Counts) -> Iterator[Iterator[tuple[Any, ...]]]:
         """An execution and the state it left, for each case and trial."""
+        former = target.evidence.table("trajectories", target.attempt.version)
+        noted = former.facts()
+        n_unverified = int(noted.get("n_unverified", 0)) if "resets" in noted else len(former)
         with (
             target.evidence.resume_log(target.attempt, self.kind) as log,
             target.index("trajectories") as executions,
@@ -150,7 +162,7 @@ class ExecutionPass:
             yield execute(
                 filter(holds, self.upstream[0].rows()),
                 target.sandboxes,
-                RecordedExecutions(log, executions, states),
+                RecordedExecutions(log, executions, states, n_unverified),
                 identity=target.identity,
                 options=target.options,
                 counts=counts,
@@ -188,6 +200,10 @@ class ReplayPass:
     def warning_of_edit(self, recorded: Mapping[str, Any], identity: Identity) -> str | None:
         """Nothing: the executions gave it."""
         return None
+
+    def is_edited(self, recorded: Mapping[str, Any], identity: Identity) -> bool:
+        """Never: its identity is the recording's."""
+        return False
 
     def clusters(self) -> Iterator[str]:
         """The cluster of each source case."""
@@ -236,10 +252,10 @@ def write_tables(
     work: Pass, target: PassTarget, fingerprints: tuple[str, ...] | None = None
 ) -> tuple[tuple[Staged, ...], Counts]:
     """Stages the tables of a whole pass, side by side; a fingerprint is noted in each."""
-    counts = Counts()
+    counts, place = Counts(), target.place or target.evidence
     with ExitStack() as opened:
         writers = [
-            opened.enter_context(writing(target.evidence.staging(table, target.attempt.version), TABLES[table]))
+            opened.enter_context(writing(place.staging(table, target.attempt.version), TABLES[table]))
             for table in work.tables
         ]
         with work.rows(target, lambda case: True, counts) as rows:
@@ -249,6 +265,7 @@ def write_tables(
         noted = {
             **facts(target.identity, target.attempt.number),
             "n_errors": counts.errors,
+            **{name: n for name in ("n_unreset", "n_unverified") if (n := getattr(counts, name))},
             **work.facts(target.options),
         }
         bearing = zip(writers, fingerprints or ("",) * len(writers), strict=True)

@@ -5,7 +5,7 @@ Plans and results are small values that the steps of one run hand to each other,
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -68,7 +68,7 @@ class Before:
 def plan_pass(work: Pass, evidence: Evidence, before: Before, *, retry_errors: bool) -> PassPlan:
     """The plan of a pass; `retry_errors` repeats what is recorded as an error."""
     recorded = evidence.table(work.tables[0], before.attempt.version).facts()
-    repeats = retry_errors and bool(recorded.get("n_errors"))
+    repeats = (retry_errors and bool(recorded.get("n_errors"))) or bool(recorded.get("n_unreset"))
     # A resume log holds what a killed run finished and no table has yet.
     reused = before.unchanged and not repeats and not evidence.has_resume_log(before.attempt, work.kind)
     return PassPlan(
@@ -111,7 +111,7 @@ def total(counts: Counts, results: Sequence[ShardResult] | None) -> Counts:
         return counts
     n_new = sum(each.n_new for each in results)
     seconds = counts.seconds + sum(each.seconds for each in results)
-    return Counts(counts.hit - n_new, n_new, counts.errors, seconds)
+    return replace(counts, hit=counts.hit - n_new, miss=n_new, seconds=seconds)
 
 
 def summary(work: Pass, counts: Counts, *warnings: str | None) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from oloproof_dagster.records.comparison import json_equal
 from oloproof_dagster.records.keys import Identity, execution_key, replay_key
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.replay_change import ReplayChange
+from oloproof_dagster.records.reset_errors import is_reset_error
 from oloproof_dagster.records.tables import (
     REPLAYS,
     ExecutionRow,
@@ -37,7 +38,7 @@ from oloproof_dagster.records.tables import (
 )
 from oloproof_dagster.records.trajectory import (
     AgentTrajectory,
-    checkpoint_text,
+    checkpoint_in_order,
     digest_without_latency,
     from_text,
     splice,
@@ -179,6 +180,7 @@ class _Replays:
         def known(row: ReplayRow) -> None:
             self.rows[key] = row
             self.counts.errors += _is_error(row)
+            self.counts.n_unreset += is_reset_error(row.error)
             then(row)
             self._one_less()
 
@@ -187,13 +189,13 @@ class _Replays:
             self.recorded.keep(row)
             known(row)
 
-        if found is not None and not (self.options.retry_errors and _is_error(found)):
+        if found is not None and self.options.takes("error" if _is_error(found) else "ok", found.error):
             self.counts.hit += 1
             known(found)
         else:
             self.counts.miss += 1
             case = self.source.case
-            replay = ReplayOf(recording.text, checkpoint_text(aim.checkpoint), change)
+            replay = ReplayOf(recording.text, checkpoint_in_order(aim.checkpoint), change)
             call = Call(case.case_id, recording.trial, case.cluster, case.input, case.initial_state, replay)
             submit_with_retries(self.sandboxes(), call, self.options.retries, finished)
 

@@ -71,7 +71,22 @@ def read_jsonl(path: Path, name: str) -> Iterator[tuple[int, Any]]:
                 yield number, _strict_json(line, name, number)
 
 
-def _strict_json(line: str, name: str, number: int) -> Any:
+def read_json(path: Path, name: str) -> Any:
+    """The value of a JSON file, as strictly as `read_jsonl` reads a line.
+
+    Raises:
+        ConfigError: as there.
+    """
+    with open_file(path, name) as stream:
+        content = stream.read()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError.at(name, content[: error.start].count(b"\n") + 1, _SAVE_AS_UTF8) from None
+    return _strict_json(text, name, 1, "the file holds one whole JSON value")
+
+
+def _strict_json(line: str, name: str, number: int, rule: str = "each line holds one whole JSON object") -> Any:
     try:
         with integers_of_any_size():
             value = json.loads(line, object_pairs_hook=_unique_keys, parse_constant=_no_constant, parse_float=_finite)
@@ -82,9 +97,8 @@ def _strict_json(line: str, name: str, number: int) -> Any:
     except json.JSONDecodeError as error:
         raise ConfigError.at(
             name,
-            number,
-            f"not JSON at column {error.colno}: {error.msg.lower().removesuffix(' at')};"
-            " each line holds one whole JSON object",
+            number + error.lineno - 1,
+            f"not JSON at column {error.colno}: {error.msg.lower().removesuffix(' at')}; {rule}",
         ) from None
     except RecursionError:
         raise ConfigError.at(name, number, TOO_DEEP) from None

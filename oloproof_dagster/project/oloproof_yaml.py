@@ -3,7 +3,9 @@
 import os
 import re
 import zoneinfo
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -19,7 +21,7 @@ MOST_RETRIES = 10
 
 
 class SystemDeclaration(FileModel):
-    """The system under test: its name, its version, and where its callable is."""
+    """The system under test: its name, its version, where its callable is, and what else it is made of."""
 
     name: Annotated[str, Field(min_length=1)]
     version: str
@@ -27,6 +29,25 @@ class SystemDeclaration(FileModel):
     environment: str | None = None
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     records: tuple[Literal["agent_trajectory/v1"], ...] | None = None
+    files: tuple[str, ...] = ()
+    env: tuple[str, ...] = ()
+
+    @field_validator("files")
+    @classmethod
+    def _within(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for position, pattern in enumerate(value):
+            parts = PurePosixPath(pattern).parts
+            if not parts or parts[0] == "/" or ".." in parts:
+                raise Misplaced(f"{shortened(pattern)} must be a path or a glob within the project's folder", position)
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _variables(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for position, name in enumerate(value):
+            if not re.fullmatch(r"[A-Za-z_]\w*", name):
+                raise Misplaced(f"{shortened(name)} is no variable's name; write one such as MODEL", position)
+        return value
 
     _callables = field_validator("callable", "environment")(a_callable)
 
@@ -43,12 +64,34 @@ class SystemDeclaration(FileModel):
         return value
 
 
+class VerifyReset(FileModel):
+    """What is left out where the world right after a reset is held against the case's initial state."""
+
+    ignore_paths: tuple[str, ...] = ()
+    unordered_paths: tuple[str, ...] = ()
+
+    _unordered = field_validator("unordered_paths")(some_paths)
+    _ignored = field_validator("ignore_paths")(ignored_paths)
+
+
 class SandboxDeclaration(FileModel):
-    """How many sandboxes there are, whether other runs use the same one, and over how many steps a run is spread."""
+    """How many sandboxes there are, whether other runs use the same one, over how many steps a run is spread,
+    whether each reset is verified (None: not), and for how long what a call leaves running may finish, in seconds."""
 
     workers: Annotated[int, Field(ge=1, le=MOST_WORKERS)] = 1
     shared: bool = False
     shards: Annotated[int, Field(ge=1, le=MOST_WORKERS)] = 1
+    verify_reset: VerifyReset | None = VerifyReset()
+    settle_s: Annotated[float, Field(ge=0, le=3600, allow_inf_nan=False)] = 0.0
+
+    @field_validator("verify_reset", mode="before")
+    @classmethod
+    def _or_not(cls, value: Any) -> Any:
+        if isinstance(value, bool) or value in ("true", "false"):
+            return VerifyReset() if value in (True, "true") else None
+        if not isinstance(value, Mapping | VerifyReset):
+            raise ValueError("must be true, false, or a block with ignore_paths and unordered_paths")
+        return value
 
     @model_validator(mode="after")
     def _one_at_a_time(self) -> "SandboxDeclaration":

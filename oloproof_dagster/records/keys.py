@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from oloproof_dagster.digests import canonical_json, digest_of_text, json_object
+from oloproof_dagster.digests import canonical_json, canonical_of, digest_of_text, json_object
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import SuiteRow
 from oloproof_dagster.records.trajectory import AgentCheckpoint, checkpoint_text
@@ -26,16 +26,24 @@ class Identity:
 
     def key(self, domain: str, case: SuiteRow, **members: str) -> str:
         """A digest over this identity, the case's id and what it gives the system, and further canonical texts."""
-        given = f'{{"initial_state":{case.initial_state or "null"},"input":{case.input}}}'
+        given = case.given_digest
+        if given is None:  # a table of an earlier release
+            state = None if case.initial_state is None else canonical_of(case.initial_state)
+            given = given_digest(canonical_of(case.input), state)
         return digest_of_text(
             domain,
             json_object(
                 **self._members,
                 case=canonical_json(case.case_id),
-                given=f'"{digest_of_text("given/v1", given)}"',
+                given=f'"{given}"',
                 **members,
             ),
         )
+
+
+def given_digest(input: str, initial_state: str | None) -> str:
+    """What a case gives the system, of canonical texts."""
+    return digest_of_text("given/v1", f'{{"initial_state":{initial_state or "null"},"input":{input}}}')
 
 
 def execution_key(identity: Identity, case: SuiteRow, trial: int) -> str:
@@ -45,7 +53,14 @@ def execution_key(identity: Identity, case: SuiteRow, trial: int) -> str:
 
 def initial_digest(case: SuiteRow) -> str | None:
     """The digest that environment_state/v1 bears of the state that a case started from."""
-    return None if case.initial_state is None else digest_of_text("scenario.initial_state/v1", case.initial_state)
+    if case.initial_digest is not None or case.initial_state is None:
+        return case.initial_digest
+    return state_digest(canonical_of(case.initial_state))
+
+
+def state_digest(initial_state: str) -> str:
+    """`scenario.initial_state/v1` of a canonical text."""
+    return digest_of_text("scenario.initial_state/v1", initial_state)
 
 
 def facts(identity: Identity, attempt: int) -> dict[str, Any]:

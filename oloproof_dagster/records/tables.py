@@ -1,7 +1,8 @@
 """Every table of a release run: one row type each, and its Arrow schema.
 
 Schemas are fixed here and never inferred, so a column that is null throughout keeps its type. JSON values (inputs,
-states, outputs, recordings) are canonical text: 1, 1.0 and true, {} and null survive storage as they were.
+states, outputs, recordings) are JSON text in the order of their keys: 1, 1.0 and true, {} and null survive storage as
+they were.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ import pyarrow as pa
 from oloproof_dagster.digests import canonical_json
 
 JSONText = NewType("JSONText", str)
-"""Canonical JSON text (digests.canonical_json)."""
+"""JSON text in the order of its keys (digests.json_in_order)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,11 @@ class CaseRow:
 
 @dataclass(frozen=True, slots=True)
 class SuiteRow:
-    """One case or derived case of the suite; a source case has no source_case, transform and pair_digest."""
+    """One case or derived case of the suite; a source case has no source_case, transform and pair_digest.
+
+    `given_digest` and `initial_digest` are what keys and states bear of what the case gives the system; null in tables
+    of earlier releases, and computed again there.
+    """
 
     case_id: str
     digest: str
@@ -48,13 +53,16 @@ class SuiteRow:
     source_case: str | None = None
     transform: str | None = None
     pair_digest: str | None = None
+    given_digest: str | None = None
+    initial_digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionRow:
     """One execution of a case: what the system returned and recorded. `duration_ms` covers reset, call, snapshot.
 
-    `retried` lists the errors of the attempts before, where the user's `retries` asked for another.
+    `retried` lists the errors of the attempts before, where the user's `retries` asked for another. `left_tasks` and
+    `left_threads` count what the call left running, null where that is nothing.
     """
 
     case_id: str
@@ -66,6 +74,8 @@ class ExecutionRow:
     output: JSONText | None
     trajectory: JSONText | None
     retried: JSONText | None = None
+    left_tasks: int | None = None
+    left_threads: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,8 +244,9 @@ def _kind(annotation: Any) -> tuple[type, bool]:
 
 
 class Table(Generic[Row]):
-    """A table's name, row type and schema. `volatile` columns (durations) are left out of the content digest;
-    `optional` ones may be absent from a file and are null then."""
+    """A table's name, row type and schema. `volatile` columns are left out of the content digest: durations, and texts
+    that a digest in the same row stands for whatever the order of their keys. `optional` ones may be absent from a file
+    and are null then."""
 
     def __init__(self, name: str, row: type[Row], *, key: tuple[str, ...], volatile: tuple[str, ...] = ()) -> None:
         self.name, self.row, self.key = name, row, key
@@ -257,9 +268,15 @@ class Table(Generic[Row]):
         return self.row(*values)
 
 
-CASES = Table("cases", CaseRow, key=("case_id",))
-SUITE = Table("transformed_cases", SuiteRow, key=("case_id",))
-EXECUTIONS = Table("trajectories", ExecutionRow, key=("execution_key",), volatile=("duration_ms", "retried"))
+_DIGESTED = ("input", "expected", "metadata", "initial_state")
+CASES = Table("cases", CaseRow, key=("case_id",), volatile=_DIGESTED)
+SUITE = Table("transformed_cases", SuiteRow, key=("case_id",), volatile=(*_DIGESTED, "given_digest", "initial_digest"))
+EXECUTIONS = Table(
+    "trajectories",
+    ExecutionRow,
+    key=("execution_key",),
+    volatile=("duration_ms", "retried", "left_tasks", "left_threads"),
+)
 STATES = Table("environment_states", StateRow, key=("execution_key",))
 REPLAYS = Table("fault_replays", ReplayRow, key=("replay_key",), volatile=("duration_ms", "retried"))
 VERDICTS = Table("verdicts", VerdictRow, key=("case_id", "trial", "criterion"))
@@ -275,7 +292,7 @@ TABLES: dict[str, Table[Any]] = {
 
 
 def json_text(text: str | None) -> JSONText | None:
-    """A canonical text as a table's column takes it."""
+    """A JSON text as a table's column takes it."""
     return None if text is None else JSONText(text)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from oloproof_dagster.digests import canonical_json, dump, parse_canonical, sha256
+from oloproof_dagster.digests import canonical_of, dump, dump_in_order, json_in_order, parse_canonical, sha256
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
 
 StepKind = Literal["message", "tool_call", "tool_result", "observation", "decision", "final", "handoff"]
@@ -136,7 +136,7 @@ def why_malformed(error: BaseException) -> str:
 
 
 def recorded_text(trajectory: Any) -> str:
-    """The canonical text of a trajectory: a copy that later changes to its arguments or results cannot reach.
+    """The JSON text of a trajectory in its own order: a copy that no later change of its arguments reaches.
 
     Accepts an AgentTrajectory or a mapping of its keys.
 
@@ -148,7 +148,7 @@ def recorded_text(trajectory: Any) -> str:
             if not isinstance(trajectory, dict):
                 raise MalformedTrajectory(f"expected an AgentTrajectory, got {type(trajectory).__name__}")
             trajectory = AgentTrajectory.model_validate(trajectory)
-        text = canonical_json(_members(trajectory))
+        text = json_in_order(_members(trajectory))
         from_text(text)  # model_copy, model_construct and subclasses go past validation
         return text
     except ValidationError as error:
@@ -158,13 +158,18 @@ def recorded_text(trajectory: Any) -> str:
 
 
 def valid_text(trajectory: AgentTrajectory) -> str:
-    """The canonical text of a trajectory whose values were read from JSON, so that nothing in it has to be checked."""
-    return dump(_members(trajectory))
+    """The JSON text of a trajectory whose values were read from JSON, so that nothing in it has to be checked."""
+    return dump_in_order(_members(trajectory))
 
 
 def checkpoint_text(checkpoint: AgentCheckpoint) -> str:
     """The canonical text of a checkpoint whose payload was read from JSON, as replay keys take it."""
     return dump(dict(checkpoint.__dict__))
+
+
+def checkpoint_in_order(checkpoint: AgentCheckpoint) -> str:
+    """The same checkpoint's text as it is handed over, keys in their order."""
+    return dump_in_order(dict(checkpoint.__dict__))
 
 
 def from_text(text: str) -> AgentTrajectory:
@@ -182,7 +187,7 @@ def digest_without_latency(text: str) -> str:
     """The digest of a recording that leaves latencies, the model's answers and usage out: two recordings of one
     behaviour share it."""
     if not any(name in text for name in _BESIDE_THE_DIGEST):
-        return sha256(text)
+        return sha256(canonical_of(text))
     members = parse_canonical(text)
     members.pop("answers", None)
     members.pop("usage", None)
@@ -192,7 +197,7 @@ def digest_without_latency(text: str) -> str:
 
 
 def _members(trajectory: AgentTrajectory) -> dict[str, Any]:
-    """Plain members, defaults left out; values are taken as they are, so that canonical_copy can judge them."""
+    """Plain members, defaults left out; values are taken as they are, so that json_in_order can judge them."""
     members: dict[str, Any] = {
         "steps": [_given(step) for step in trajectory.steps],
         "terminal_status": trajectory.terminal_status,

@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from oloproof_dagster.as_data import in_markdown
-from oloproof_dagster.digests import canonical_json
+from oloproof_dagster.digests import json_in_order
 
 LONGEST_CELL = 120
 
 
 def cell(value: Any) -> str:
     """A JSON value as text for a cell, cut where it is long."""
-    text = canonical_json(value)
+    text = json_in_order(value)
     return text if len(text) <= LONGEST_CELL else text[: LONGEST_CELL - 3] + "..."
 
 

@@ -5,15 +5,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from oloproof_dagster.digests import canonical_json, digest_of_text, json_object, sha256
+from oloproof_dagster.digests import canonical_json, digest, digest_of_text, dump, dump_in_order, json_object, sha256
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.files import file_digest, read_jsonl
 from oloproof_dagster.project.project import Project
+from oloproof_dagster.records.patches import patched
 from oloproof_dagster.records.tables import CaseRow, JSONText
+from oloproof_dagster.suite.worlds import FILE, PATCH, World, Worlds, files_digest
 from oloproof_dagster.wording import did_you_mean, json_kind, shortened
 
-READER_VERSION = "1"
-KEYS = ("id", "input", "initial_state", "expected", "metadata", "group_id")
+READER_VERSION = "2"
+KEYS = ("id", "input", "initial_state", FILE, PATCH, "expected", "metadata", "group_id")
 
 
 def case_digest(*, input: str, expected: str, metadata: str, group_id: str | None, initial_state: str | None) -> str:
@@ -42,9 +44,9 @@ def read_cases(project: Project, notes: ReadNotes | None = None) -> Iterator[Cas
     name = project.suite.dataset
     first_line: dict[str, tuple[int, str]] = {}
     declared: dict[str, tuple[bool, int]] = {}
-    n_without_id = 0
+    n_without_id, worlds = 0, Worlds(project)
     for line, value in read_jsonl(project.dataset, name):
-        case = _case(value, name, line)
+        case = _case(value, worlds, name, line)
         if case.case_id == "":
             if project.transforms:
                 raise ConfigError.at(
@@ -74,7 +76,7 @@ def read_cases(project: Project, notes: ReadNotes | None = None) -> Iterator[Cas
         )
 
 
-def _case(value: Any, name: str, line: int) -> CaseRow:
+def _case(value: Any, worlds: Worlds, name: str, line: int) -> CaseRow:
     def refuse(message: str) -> ConfigError:
         return ConfigError.at(name, line, message)
 
@@ -92,27 +94,32 @@ def _case(value: Any, name: str, line: int) -> CaseRow:
         raise refuse(f"{who}: `input` is required and not there")
     if value["input"] is None:
         raise refuse(f"{who}: `input` must not be null; write what the system is called with")
-    for key in ("initial_state", "metadata"):
-        if key in value and not isinstance(value[key], dict):
-            raise refuse(f"{who}: `{key}` must be a JSON object, found {json_kind(value[key])}; or leave it out")
+    if "metadata" in value and not isinstance(value["metadata"], dict):
+        found = json_kind(value["metadata"])
+        raise refuse(f"{who}: `metadata` must be a JSON object, found {found}; or leave it out")
     group_id = value.get("group_id")
     if "group_id" in value and not (isinstance(group_id, str) and group_id):
         raise refuse(f"{who}: `group_id` must be text and not empty, found {json_kind(group_id)}; or leave it out")
-    texts = {
-        "input": canonical_json(value["input"]),
-        "expected": canonical_json(value.get("expected")),
-        "metadata": canonical_json(value.get("metadata", {})),
-        "initial_state": canonical_json(value["initial_state"]) if "initial_state" in value else None,
-    }
+    try:
+        world = worlds.of(value)
+        _check_state_patch(value.get("expected"), world)
+    except ValueError as error:
+        raise refuse(f"{who}: {error}") from None
     return CaseRow(
         case_id=case_id,
-        digest=case_digest(group_id=value.get("group_id"), **texts),  # type: ignore[arg-type]
+        digest=case_digest(
+            input=dump(value["input"]),
+            expected=dump(value.get("expected")),
+            metadata=dump(value.get("metadata", {})),
+            group_id=group_id,
+            initial_state=None if world is None else world.canonical,
+        ),
         line=line,
-        input=JSONText(str(texts["input"])),
-        expected=JSONText(str(texts["expected"])),
-        metadata=JSONText(str(texts["metadata"])),
-        group_id=value.get("group_id"),
-        initial_state=None if texts["initial_state"] is None else JSONText(texts["initial_state"]),
+        input=JSONText(dump_in_order(value["input"])),
+        expected=JSONText(dump_in_order(value.get("expected"))),
+        metadata=JSONText(dump_in_order(value.get("metadata", {}))),
+        group_id=group_id,
+        initial_state=None if world is None else JSONText(world.text),
     )
 
 
@@ -128,6 +135,20 @@ def _twice(case_id: str, first_line: int, first: str, line: int) -> str:
         f"the id {case_id!a} on line {line} reads like {first!a} on line {first_line}: they differ in spaces"
         " at an end or in how letters are composed; ids are unique, so change one"
     )
+
+
+def _check_state_patch(expected: Any, world: World | None) -> None:
+    """Raises ValueError where `expected.state_patch` cannot be what `state_matches` reads."""
+    if not isinstance(expected, dict) or "state_patch" not in expected:
+        return
+    if "state" in expected:
+        raise ValueError("`expected.state` and `expected.state_patch` both say what state is expected; remove one")
+    if world is None:
+        raise ValueError("`expected.state_patch` changes the initial state, and the case declares none")
+    try:
+        patched(world.state, expected["state_patch"])
+    except ValueError as error:
+        raise ValueError(f"`expected.state_patch`: {error}") from None
 
 
 def _named_by_digest(case: CaseRow) -> CaseRow:
@@ -150,12 +171,13 @@ def _check_suite_wide(project: Project, case: CaseRow, name: str, declared: dict
 
 
 def dataset_digest(project: Project) -> str:
-    """The digest of the dataset file's bytes, without parsing it.
+    """The digest of the dataset file's bytes and of the files that its cases name.
 
     Raises:
         ConfigError: the file cannot be read.
     """
-    return file_digest(project.dataset, project.suite.dataset)
+    own, named = file_digest(project.dataset, project.suite.dataset), files_digest(project)
+    return digest("dataset/v1", [own, named]) if named else own
 
 
 def suite_digest(digests: Iterator[tuple[str, str]]) -> str:

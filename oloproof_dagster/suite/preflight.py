@@ -20,7 +20,7 @@ from oloproof_dagster.wording import json_kind, shortened
 
 def own_files(project: Project) -> OwnFiles:
     """The user's files behind the system and its environment; their digest is the system's code digest."""
-    return OwnFiles.of(project, project.suite.system.callable, project.suite.system.environment)
+    return OwnFiles.of_system(project, project.suite.system.callable, project.suite.system.environment)
 
 
 def check_files(project: Project) -> None:

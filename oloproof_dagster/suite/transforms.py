@@ -1,13 +1,23 @@
 """Derived cases: every source case followed by a copy of it for each transform, in one cluster."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from oloproof_dagster.digests import canonical_json, digest, digest_of_text, json_object, parse_canonical
+from oloproof_dagster.digests import (
+    canonical_json,
+    canonical_of,
+    digest,
+    digest_of_text,
+    dump,
+    dump_in_order,
+    json_object,
+    parse_canonical,
+)
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project
+from oloproof_dagster.records.keys import given_digest, state_digest
 from oloproof_dagster.records.paths import ABSENT, lookup, parse_path
 from oloproof_dagster.records.tables import CaseRow, JSONText, SuiteRow
 from oloproof_dagster.suite.cases import case_digest, suite_digest
@@ -54,10 +64,10 @@ def expand(project: Project, cases: Iterable[CaseRow]) -> Iterator[SuiteRow]:
     """
     digests = {transform.name: transform_digest(transform) for transform in project.transforms}
     for case in cases:
-        source = _source(project, case)
+        source, canonical = _source(project, case)
         yield source
         for transform in project.transforms:
-            yield _derived(source, transform, digests[transform.name])
+            yield _derived(source, canonical, transform, digests[transform.name])
 
 
 def refuse_untransformable(project: Project, case: CaseRow) -> None:
@@ -110,32 +120,48 @@ def _changed(transform: TransformDeclaration, value: Any) -> str:
     return changed
 
 
-def _source(project: Project, case: CaseRow) -> SuiteRow:
+@dataclass(frozen=True, slots=True)
+class _Canonical:
+    """The canonical texts of a case, which digests are taken over; its row has them in the user's order."""
+
+    input: str
+    expected: str
+    metadata: str
+    initial_state: str | None
+
+    def digest(self, group: str | None) -> str:
+        return case_digest(
+            input=self.input,
+            expected=self.expected,
+            metadata=self.metadata,
+            group_id=group,
+            initial_state=self.initial_state,
+        )
+
+
+def _source(project: Project, case: CaseRow) -> tuple[SuiteRow, _Canonical]:
     refuse_untransformable(project, case)
     group = (case.group_id or case.case_id) if project.transforms else case.group_id
-    members = {key: getattr(case, key) for key in CaseRow.__dataclass_fields__}
-    members |= {"group_id": group, "digest": _digest(case, group)}
-    return SuiteRow(**members, cluster=group or case.case_id)
-
-
-def _digest(case: CaseRow | SuiteRow, group: str | None) -> str:
-    return (
-        case.digest
-        if group == case.group_id
-        else case_digest(
-            input=case.input,
-            expected=case.expected,
-            metadata=case.metadata,
-            group_id=group,
-            initial_state=case.initial_state,
-        )
+    canonical = _Canonical(
+        canonical_of(case.input),
+        canonical_of(case.expected) if project.transforms else "",
+        canonical_of(case.metadata) if project.transforms else "",
+        None if case.initial_state is None else canonical_of(case.initial_state),
     )
+    members = {key: getattr(case, key) for key in CaseRow.__dataclass_fields__}
+    members |= {
+        "group_id": group,
+        "digest": case.digest if group == case.group_id else canonical.digest(group),
+        "given_digest": given_digest(canonical.input, canonical.initial_state),
+        "initial_digest": None if canonical.initial_state is None else state_digest(canonical.initial_state),
+    }
+    return SuiteRow(**members, cluster=group or case.case_id), canonical
 
 
-def _derived(source: SuiteRow, transform: TransformDeclaration, digest_: str) -> SuiteRow:
+def _derived(source: SuiteRow, canonical: _Canonical, transform: TransformDeclaration, digest_: str) -> SuiteRow:
     value = parse_canonical(source.input)
-    input_text = canonical_json(_with(value, parse_path(transform.field), _changed(transform, value)))
-    pair = pair_digest(digest_, source.input, input_text)
+    changed = _with(value, parse_path(transform.field), _changed(transform, value))
+    pair = pair_digest(digest_, canonical.input, dump(changed))
     metadata = parse_canonical(source.metadata) | {
         "metamorphic": {
             "source": source.case_id,
@@ -145,24 +171,17 @@ def _derived(source: SuiteRow, transform: TransformDeclaration, digest_: str) ->
             "pair_digest": pair,
         }
     }
-    row = replace(
+    derived = replace(canonical, input=dump(changed), metadata=dump(metadata))
+    return replace(
         source,
         case_id=f"{source.case_id}~{transform.name}",
-        input=JSONText(input_text),
-        metadata=JSONText(canonical_json(metadata)),
+        digest=derived.digest(source.group_id),
+        input=JSONText(dump_in_order(changed)),
+        metadata=JSONText(dump_in_order(metadata)),
         source_case=source.case_id,
         transform=transform.name,
         pair_digest=pair,
-    )
-    return replace(
-        row,
-        digest=case_digest(
-            input=row.input,
-            expected=row.expected,
-            metadata=row.metadata,
-            group_id=row.group_id,
-            initial_state=row.initial_state,
-        ),
+        given_digest=given_digest(derived.input, derived.initial_state),
     )
 
 

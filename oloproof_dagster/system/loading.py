@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from typing import Any
 
 from oloproof_dagster.errors import ConfigError, OloproofError
 from oloproof_dagster.project.project import Project
+from oloproof_dagster.system.declared_inputs import note_set_by_system
 from oloproof_dagster.system.own_files import OwnFiles, is_installed
 from oloproof_dagster.system.protocols import Replayable
 from oloproof_dagster.wording import did_you_mean, shortened
@@ -20,7 +22,8 @@ from oloproof_dagster.wording import did_you_mean, shortened
 class System:
     """The user's system, ready to be called. `reset` and `snapshot` are both there or neither is.
 
-    `unseen` names files of the project's that it imported and that its code digest does not cover.
+    `unseen` names files of the project's that it imported and that its code digest does not cover. `opens` and `closes`
+    are called once a sandbox: before its first case, and with its end.
     """
 
     call: Callable[[Any], Any]
@@ -29,6 +32,8 @@ class System:
     replay: Callable[..., Any] | None
     own_files: OwnFiles
     unseen: tuple[str, ...] = ()
+    opens: tuple[Callable[[], Any], ...] = ()
+    closes: tuple[Callable[[], Any], ...] = ()
 
     @property
     def is_stateful(self) -> bool:
@@ -50,7 +55,7 @@ def load_system(
     target, world = callable or declared.callable, environment or declared.environment
     own_files = OwnFiles.of(project, target, world)
     own_files.forget()
-    before = set(sys.modules)
+    before, environment_before = set(sys.modules), dict(os.environ)
     try:
         if instance is None:
             instance = _instance(project, target, "system.callable")
@@ -61,6 +66,8 @@ def load_system(
         raise
     except Exception as error:  # an attribute of the user's object that raises when it is read
         raise project.problem("system.callable", f"{target} cannot be used: {own_files.describe(error)}") from error
+    finally:
+        note_set_by_system(environment_before)
 
 
 def made_by(make: Callable[[], Any] | None) -> Any:
@@ -108,7 +115,17 @@ def _assembled(
             f"{project.replayed[0].name} replays cases, and {target} must have"
             f" replay(trajectory, *, checkpoint, change); {found}",
         )
-    return System(system, reset, snapshot, replay, own_files)
+    holders = (sandbox,) if sandbox is holder else (sandbox, holder)
+    return System(
+        system, reset, snapshot, replay, own_files, opens=_own(holders, "open"), closes=_own(holders, "close")
+    )
+
+
+def _own(holders: tuple[Any, ...], name: str) -> tuple[Callable[[], Any], ...]:
+    """The methods of this name that the classes of objects of the user's have, where they are called without
+    arguments."""
+    methods = (getattr(each, name) for each in holders if hasattr(type(each), name))
+    return tuple(each for each in methods if takes(each, 0))
 
 
 def load_attribute(project: Project, name: str, key: str) -> Any:

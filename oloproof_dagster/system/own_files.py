@@ -9,12 +9,13 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from oloproof_dagster.digests import digest
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.project import Project
+from oloproof_dagster.system.declared_inputs import Input, inputs
 
 LONGEST_MESSAGE = 2000
 
@@ -26,6 +27,16 @@ class OwnFiles:
 
     root: Path
     modules: dict[str, Path]
+    declared: tuple[Input, ...] = ()
+
+    @classmethod
+    def of_system(cls, project: Project, *callables: str | None) -> "OwnFiles":
+        """The files behind the system's names, and what `system.files` and `system.env` declare it to be made of.
+
+        Raises:
+            ConfigError: a glob of `system.files` finds no file, or a file cannot be read.
+        """
+        return replace(cls.of(project, *callables), declared=inputs(project))
 
     @classmethod
     def of(cls, project: Project, *callables: str | None) -> "OwnFiles":
@@ -46,12 +57,12 @@ class OwnFiles:
 
     @property
     def code_digest(self) -> str:
-        """The digest of the files' contents by module name: moving the folder changes nothing.
+        """The digest of the files' contents by module name, and of what is declared: moving the folder changes nothing.
 
         Raises:
             ConfigError: a file cannot be read.
         """
-        contents = []
+        contents: list[list[str | None]] = [list(each) for each in self.declared]
         for name, path in sorted(self.modules.items()):
             try:
                 contents.append([name, hashlib.sha256(path.read_bytes()).hexdigest()])

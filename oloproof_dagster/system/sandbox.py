@@ -1,6 +1,7 @@
 """One sandbox: reset, call, snapshot under one lock, and replays under the same; foreign code is caught here alone."""
 
 import asyncio
+import contextlib
 import inspect
 import os
 import threading
@@ -9,17 +10,33 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from oloproof_dagster.digests import canonical_json, parse_canonical
+from oloproof_dagster.digests import json_in_order, parse_canonical
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
+from oloproof_dagster.project.oloproof_yaml import SandboxDeclaration
 from oloproof_dagster.records.faults import comes_from_a_fault
+from oloproof_dagster.records.paths import show_path
 from oloproof_dagster.records.replay_change import Replayed
+from oloproof_dagster.records.reset_errors import reset_error
 from oloproof_dagster.records.trajectory import AgentCheckpoint, from_text, is_malformed, recorded_text, why_malformed
 from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
 from oloproof_dagster.system.interrupts import INTERRUPTS
+from oloproof_dagster.system.left_behind import (
+    GRACE_SECONDS,
+    NOTHING,
+    LeftBehind,
+    Task,
+    ended,
+    name_of,
+    tasks_of,
+    threads_since,
+)
 from oloproof_dagster.system.loading import System
 from oloproof_dagster.system.protocols import CurrentCase, inside
+from oloproof_dagster.system.reset_check import ResetCheck, World, in_words
 
-GRACE_SECONDS = 5.0
+BELIEVING = SandboxDeclaration.model_validate({"verify_reset": False})
+"""A sandbox whose resets are believed."""
+
 Left = TypeVar("Left")
 
 
@@ -29,20 +46,27 @@ class _Failed(Exception):
     A message may hold bytes of a file's name that are no text; they are escaped, as evidence is UTF-8.
     """
 
-    def __init__(self, message: str, *, transient: bool = False, raised_fault: bool = False) -> None:
+    def __init__(
+        self, message: str, *, transient: bool = False, raised_fault: bool = False, unreset: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(message.encode("utf-8", "backslashreplace").decode("utf-8"))
-        self.transient, self.raised_fault = transient, raised_fault
+        self.transient, self.raised_fault, self.unreset = transient, raised_fault, unreset
 
 
 class Sandbox:
     """One instance of the system with its world and one event loop for its whole life.
 
     Everything that the system is given is a fresh copy and everything it gives is copied before the lock is let go,
-    so that nothing it keeps, shares or mutates reaches another case.
+    so that nothing it keeps, shares or mutates reaches another case. What a case leaves running on the loop is
+    ended before its world is looked at.
     """
 
-    def __init__(self, system: System, retry_on: tuple[str, ...] = ()) -> None:
-        self._system, self._retry_on = system, frozenset(retry_on)
+    def __init__(
+        self, system: System, declared: SandboxDeclaration = BELIEVING, retry_on: tuple[str, ...] = ()
+    ) -> None:
+        self._system, self._declared, self._retry_on = system, declared, frozenset(retry_on)
+        self._reset_check = None if declared.verify_reset is None else ResetCheck(declared.verify_reset)
+        self._kept: frozenset[Task] | None = None
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process = os.getpid()
@@ -53,34 +77,51 @@ class Sandbox:
             time.sleep(call.wait_s)
         current = CurrentCase(call.case_id, call.trial, call.input, call.initial_state)
         with self._lock, inside(current):
-            replay = call.replay
+            wanted = call.replay
             start = time.perf_counter()
             output = trajectory = state = failed = None
+            tasks, threads = set[Task](), threading.enumerate()
             try:
+                self._open()
                 self._reset(call)
                 try:
-                    if replay is None:
+                    if call.only_reset:
+                        pass
+                    elif wanted is None:
                         output = self._call(call, current)
                     else:
-                        trajectory, output = self._continuation(replay)
+                        trajectory, output = self._continuation(wanted)
                 except _Failed as error:
                     failed = error
+                tasks = self._end_tasks()
                 # Also after a failed call: what a crashing agent left behind is evidence.
                 state = self._snapshot(call)
             except _Failed as error:
                 failed = failed or error
             duration_ms = (time.perf_counter() - start) * 1000
-            if replay is None:
+            if wanted is None:
                 trajectory = current.recorded
             elif failed is not None:
                 trajectory = output = None
+            outcome = Outcome("ok", None, duration_ms, output, trajectory, state, left=_left(tasks, threads))
             if failed is None:
-                return Outcome("ok", None, duration_ms, output, trajectory, state)
-            raised = replay is not None and failed.raised_fault
-            return Outcome("error", str(failed), duration_ms, output, trajectory, state, failed.transient, raised)
+                return outcome
+            return replace(
+                outcome,
+                status="error",
+                error=str(failed),
+                transient=failed.transient,
+                raised_fault=wanted is not None and failed.raised_fault,
+                unreset=failed.unreset,
+            )
 
     def close(self) -> None:
-        """Ends the event loop; what the system left running on it is cancelled."""
+        """Closes the system and ends the event loop; what is left running on it is cancelled."""
+        if self._kept is not None:
+            self._kept = None
+            for close in self._system.closes:
+                with contextlib.suppress(_Failed):  # there is no case that it could cost
+                    self._guarded("close: ", close)
         loop, self._loop = self._loop, None
         if loop is None or loop.is_closed():
             return
@@ -93,13 +134,41 @@ class Sandbox:
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.close()
 
+    def _open(self) -> None:
+        """Opens the system before the first case; tasks that this begins are the system's own and kept."""
+        if self._kept is None:
+            for each in self._system.opens:
+                self._guarded("open: ", each)
+            self._kept = frozenset(tasks_of(self._loop))
+
+    def _end_tasks(self) -> set[Task]:
+        """The tasks that the case has left on the loop, ended: none of them writes into another's world."""
+        tasks = tasks_of(self._loop, self._kept or frozenset())
+        if tasks:
+            self._guarded("a task that was left behind: ", lambda: ended(tasks, self._declared.settle_s))
+        return tasks
+
     def _keeps_state(self, call: Call) -> bool:
         return self._system.is_stateful and call.initial_state is not None
 
     def _reset(self, call: Call) -> None:
-        reset, text = self._system.reset, call.initial_state
-        if reset is not None and text is not None:
-            self._guarded("reset: ", lambda: reset(parse_canonical(text)))
+        reset, text, snapshot = self._system.reset, call.initial_state, self._system.snapshot
+        if reset is None or text is None:
+            return
+        give, look = reset, snapshot
+
+        def reset_to(state: str) -> None:
+            self._guarded("reset: ", lambda: give(parse_canonical(state)))
+
+        reset_to(text)
+        if self._reset_check is None or look is None or not self._keeps_state(call):
+            return
+        world = World(
+            reset_to, lambda: self._guarded("snapshot: ", look), lambda found: self._copied("snapshot", found)
+        )
+        wrong = self._reset_check.differences(text, world)
+        if wrong:
+            raise _Failed(reset_error(in_words(wrong)), unreset=tuple(show_path(each.path) for each in wrong))
 
     def _call(self, call: Call, current: CurrentCase) -> str:
         output = self._guarded("", lambda: self._system.call(parse_canonical(call.input)))
@@ -133,7 +202,7 @@ class Sandbox:
 
     def _copied(self, what: str, value: Any) -> str:
         try:
-            return canonical_json(value)
+            return json_in_order(value)
         except NotJSON as error:
             raise _Failed(f"{what}: {error}") from None
         except BaseException as error:  # an object of the system's own that raises when it is read
@@ -181,6 +250,15 @@ class Sandbox:
             self._loop = asyncio.new_event_loop()
         # A task copies the context, so that the current case is seen inside.
         return self._loop.run_until_complete(_as_coroutine(value))
+
+
+def _left(tasks: set[Task], before: list[threading.Thread]) -> LeftBehind:
+    threads = threads_since(before)
+    if not tasks and not threads:
+        return NOTHING
+    names = sorted(map(name_of, tasks)), sorted(each.name for each in threads)
+    first_task, first_thread = (each[0] if each else None for each in names)
+    return LeftBehind(len(tasks), len(threads), first_task, first_thread)
 
 
 async def _as_coroutine(value: Any) -> Any:

@@ -92,14 +92,14 @@ def begin(packed: Packed, place: Place, begun: Any, steering: Connection, output
 
 def _load(recipe: Recipe) -> Started:
     global _sandbox
-    own_files = OwnFiles.of(recipe.project, *recipe.modules)
+    own_files = OwnFiles.of_system(recipe.project, *recipe.modules)
     if own_files.code_digest != recipe.code:
         raise ConfigError(FILES_CHANGED)
     instance = made_by(recipe.make)
     loaded = load_system(recipe.project, instance=instance, callable=recipe.callable, environment=recipe.environment)
     if own_files.code_digest != recipe.code:
         raise ConfigError(FILES_CHANGED)
-    _sandbox = Sandbox(loaded, recipe.retry_on)
+    _sandbox = Sandbox(loaded, recipe.project.suite.sandbox, recipe.retry_on)
     return Started(unseen=loaded.unseen, is_stateful=loaded.is_stateful)
 
 

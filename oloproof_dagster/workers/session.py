@@ -10,6 +10,7 @@ from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.execution.sandboxes import Done, Sandboxes
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.system.calls import Call
+from oloproof_dagster.system.declared_inputs import other_files
 from oloproof_dagster.system.loading import System, load_system, made_by
 from oloproof_dagster.system.own_files import OwnFiles
 from oloproof_dagster.system.sandbox import Sandbox
@@ -76,7 +77,13 @@ class Session:
     @property
     def code_digest(self) -> str:
         """The digest of the system's files as they are now; importing nothing."""
-        return OwnFiles.of(self._project, *self._modules).code_digest
+        return OwnFiles.of_system(self._project, *self._modules).code_digest
+
+    @property
+    def other_files(self) -> dict[str, str]:
+        """The contents of the project's files that are not in the code digest; see `declared_inputs.other_files`."""
+        known = OwnFiles.of(self._project, *self._modules).modules.values()
+        return other_files(self._project, frozenset(known))
 
     def prepare(self) -> None:
         """Imports the system and checks its contract.
@@ -113,7 +120,8 @@ class Session:
         if self._workers is not None:
             return self._workers
         assert self._system is not None
-        self._in_this_process = InThisProcess(Sandbox(self._system, self._retry_on))
+        sandbox = Sandbox(self._system, self._project.suite.sandbox, self._retry_on)
+        self._in_this_process = InThisProcess(sandbox)
         return self._in_this_process
 
     def load_again(self) -> None:
@@ -144,6 +152,11 @@ class Session:
                 f"--workers {wanted}: the sandbox is shared, and one case at a time may use it; leave it out"
             )
         return wanted or self._overrides.workers or self._project.suite.sandbox.workers
+
+    @property
+    def n_sandboxes(self) -> int:
+        """How many sandboxes there are at most."""
+        return self._n_workers
 
     @property
     def _isolated(self) -> bool:

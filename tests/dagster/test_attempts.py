@@ -213,3 +213,14 @@ def test_what_a_killed_retry_has_finished_is_kept_by_a_plain_run(till: Home) -> 
         RecordedExecutions(parts, former, left).keep(finished, next(states.rows()))
     till.run()
     assert [row.status for row in evidence.table("trajectories", "v1").rows()] == ["ok", "error", "error"]
+
+
+def test_executions_whose_resets_nobody_verified_are_told_once_a_run_until_a_fresh_one(tmp_path: Path) -> None:
+    root = write_project(tmp_path, app=COUNTED_TILL, suite={"sandbox": {"verify_reset": False}})
+    with home(root) as till:
+        assert "warnings" not in till.run().said("trajectories")
+        till.edit("oloproof.yaml", '"verify_reset": false', '"verify_reset": true')
+        for _ in range(2):
+            told = till.run().said("trajectories")["warnings"]
+            assert told.startswith("3 executions recorded without a look at the world right after its reset")
+        assert "warnings" not in till.run(fresh=True).said("trajectories")

@@ -80,7 +80,7 @@ def test_the_id_the_line_and_the_order_of_keys_are_no_part_of_the_digest(tmp_pat
 def test_values_are_kept_as_they_were_written(tmp_path: Path) -> None:
     line = '{"id": "a", "input": {"big": %s, "float": 1.0, "int": 1, "true": true, "null": null, "ü": "\\u00fc"}}'
     (row,) = read(tmp_path, line % ("9" * 5000))
-    assert row.input == '{"big":%s,"float":1.0,"int":1,"null":null,"true":true,"ü":"ü"}' % ("9" * 5000)
+    assert row.input == '{"big":%s,"float":1.0,"int":1,"true":true,"null":null,"ü":"ü"}' % ("9" * 5000)
 
 
 def test_the_suites_digest_is_over_its_sorted_ids_and_digests(tmp_path: Path) -> None:

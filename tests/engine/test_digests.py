@@ -18,10 +18,12 @@ from oloproof_dagster.digests import (
     MOST_LEVELS,
     canonical_copy,
     canonical_json,
+    canonical_of,
     digest,
     digest_of_text,
     dump,
     integers_of_any_size,
+    json_in_order,
     json_object,
     parse_canonical,
     sha256,
@@ -96,6 +98,13 @@ def test_an_object_put_together_from_texts_is_the_canonical_text_of_the_whole(va
     assert json_object(**{key: canonical_json(member) for key, member in plain.items()}) == canonical_json(plain)
 
 
+@given(VALUES)
+def test_a_text_in_order_keeps_the_order_of_keys_and_has_the_canonical_text_of_the_value(value: Any) -> None:
+    text = json_in_order(value)
+    assert json.dumps(parse_canonical(text)) == json.dumps(value)
+    assert canonical_of(text) == canonical_json(value)
+
+
 def test_the_copy_shares_nothing_with_the_value() -> None:
     value = {"orders": [{"id": 1}]}
     text, copy = canonical_copy(value)
@@ -109,6 +118,15 @@ Point = namedtuple("Point", "x y")
 
 class Colour(enum.Enum):
     RED = 1
+
+
+class Liar(dict[Any, Any]):
+    """Equal to everything."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return True
 
 
 def circular() -> list[Any]:
@@ -143,6 +161,11 @@ NOT_JSON: dict[str, tuple[Any, str]] = {
     "true as key": ({True: "a"}, "has the key True of type bool; keys of a JSON object are text"),
     "null as key": ({None: "a"}, "has the key None of type NoneType; keys of a JSON object are text"),
     "a tuple as key": ({("a", 1): 1}, "has the key ('a', 1) of type tuple; keys of a JSON object are text"),
+    "half a surrogate pair in a key": (
+        {"\ud800": 1},
+        "has the key '\\ud800', which holds half of a surrogate pair, which UTF-8 cannot write",
+    ),
+    "an object whose == is its own": (Liar({1: "a"}), "is of type Liar, whose == is its own; give a plain dict"),
     "keys of two types": ({"a": 1, 2: 1}, "has the key 2 of type int; keys of a JSON object are text"),
 }
 

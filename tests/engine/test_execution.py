@@ -18,7 +18,7 @@ from oloproof_dagster.records.keys import Identity, execution_key, initial_diges
 from oloproof_dagster.records.tables import JSONText, SuiteRow
 from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.workers.session import Session
-from tests.support.engine import Engine, contents
+from tests.support.engine import AGENT_SYSTEM, Engine, contents
 from tests.support.former import lines_as_an_earlier_release_wrote_them
 from tests.support.projects import TILL, case, write_project
 
@@ -442,7 +442,7 @@ def test_what_a_call_took_is_freed_once_it_is_recorded_without_a_search_for_cycl
     "tampered",
     [
         lambda record: record[:1],
-        lambda record: [*record, 1],
+        lambda record: [*record, 1, 1, 1],
         lambda record: [record[0], "another", *record[2:]],
         lambda record: [*record[:2], 7, *record[3:]],
         lambda record: [*record[:5], None, *record[6:]],
@@ -464,3 +464,69 @@ def test_a_part_that_does_not_fit_is_as_good_as_not_recorded(tampered: Any, tmp_
     assert [row.case_id for row in engine.rows("trajectories")] == ["c-1", "c-2"] or len(
         engine.rows("trajectories")
     ) == 2
+
+
+HANDED_OVER = '''
+from oloproof_dagster import AgentStep, AgentTrajectory, current_case
+
+
+class Reads:
+    """Says which keys it meets in which order, and leaves a world in an order of its own."""
+
+    def reset(self, state):
+        self.state = state
+
+    def snapshot(self):
+        return {"z": 1, "queue": self.state["queue"], "a": 2}
+
+    def __call__(self, given):
+        case, steps = current_case(), (AgentStep(index=1, kind="tool_call", tool_name="t", arguments=given),)
+        case.agent_trajectory(AgentTrajectory(steps=steps))
+        return {"queue": list(self.state["queue"]), "given": list(given), "case": list(case.initial_state["queue"])}
+
+
+agent = Reads()
+'''
+
+
+def test_the_order_of_keys_is_the_files_in_all_that_is_handed_over_and_the_agents_in_all_that_it_gives(
+    tmp_path: Path,
+) -> None:
+    line = '{"id": "c", "input": {"z": 1, "a": 2}, "initial_state": {"queue": {"2": "urgent", "10": "later"}}}\n'
+    seen = "def keys(case):\n    return list(case.input) == ['z', 'a'] and list(case.state) == ['z', 'queue', 'a']\n"
+    evaluators = [{"type": "python", "criterion": "seen", "callable": "checks:keys"}]
+    suite = {"system": AGENT_SYSTEM, "evaluators": evaluators}
+    engine = Engine(write_project(tmp_path, app=HANDED_OVER, cases=line, suite=suite, files={"checks.py": seen}))
+    verdicts = engine.run()
+    (execution,), (state,) = engine.rows("trajectories"), engine.rows("environment_states")
+    assert execution.output == '{"queue":["2","10"],"given":["z","a"],"case":["2","10"]}'
+    assert '"arguments":{"z":1,"a":2}' in execution.trajectory
+    assert state.state == '{"z":1,"queue":{"2":"urgent","10":"later"},"a":2}'
+    assert verdicts["c", "seen"].status == "passed"
+
+
+def test_reordering_keys_changes_no_digest_and_executes_nothing(tmp_path: Path) -> None:
+    first = '{"id": "c", "input": {"z": 1, "a": 2}, "initial_state": {"queue": {"2": "u", "10": "l"}}}\n'
+    other = (
+        '{"metadata": {}, "initial_state": {"queue": {"10": "l", "2": "u"}}, "input": {"a": 2, "z": 1}, "id": "c"}\n'
+    )
+    engine = Engine(write_project(tmp_path, app=HANDED_OVER, cases=first, suite={"system": AGENT_SYSTEM}))
+    engine.run()
+    before = contents(engine)
+    (tmp_path / "data/cases.jsonl").write_text(other)
+    assert engine.execute().miss == 0
+    assert contents(engine) == before
+    (row,) = engine.rows("transformed_cases")
+    assert row.input == '{"a":2,"z":1}'
+    assert engine.execute(fresh=True).miss == 1
+    assert engine.rows("trajectories")[0].output == '{"queue":["10","2"],"given":["a","z"],"case":["10","2"]}'
+
+
+def test_rows_of_a_release_that_stored_no_digests_have_the_keys_that_they_had(tmp_path: Path) -> None:
+    line = '{"id": "c", "input": {"z": 1, "a": 2}, "initial_state": {"queue": {"2": "u", "10": "l"}}}\n'
+    engine = Engine(write_project(tmp_path, app=HANDED_OVER, cases=line, suite={"system": AGENT_SYSTEM}))
+    (row,) = engine.expand().rows()
+    former = replace(row, given_digest=None, initial_digest=None)
+    assert execution_key(engine.identity, former, 0) == execution_key(engine.identity, row, 0)
+    assert initial_digest(former) == initial_digest(row)
+    assert row.initial_digest == digest("scenario.initial_state/v1", {"queue": {"2": "u", "10": "l"}})

@@ -1,5 +1,6 @@
 """Retries: another try for the user's own transient errors, never for a verdict, and what is told of each attempt."""
 
+import contextlib
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.execution.sandboxes import Done, submit_with_retries
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.project.project import load_project
@@ -343,3 +345,28 @@ def test_the_first_wait_is_a_second_unless_declared(tmp_path: Path) -> None:
         tmp_path, suite={"retries": {"max": 2, "on": ["TransientError", "app.Busy"]}, "evaluators": EVALUATORS}
     )
     assert load_project(tmp_path).suite.retries == Retries(max=2, on=("TransientError", "app.Busy"), wait_s=1.0)
+
+
+def test_a_run_whose_first_five_executions_end_in_one_error_stops_and_keeps_none_of_them(tmp_path: Path) -> None:
+    app = "from pathlib import Path\n\n\ndef agent(given):\n    return [Path('the.key').read_text(), given]\n"
+    cases = [{"id": f"c-{n}", "input": {"n": n}} for n in range(500)]
+    suite = {"system": {"name": "agent", "version": "v1", "callable": "app:agent"}}
+    evaluators = [{"type": "exact_match", "expected_field": "n", "field": "n"}]
+    engine = Engine(write_project(tmp_path, app=app, cases=cases, suite={**suite, "evaluators": evaluators}))
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"the first 5 executions all ended in the same error.*the.key"):
+            engine.execute()
+    assert not engine.stored("trajectories").exists
+    with contextlib.chdir(tmp_path):
+        (tmp_path / "the.key").write_text("k")
+        counts = engine.execute()
+    assert (counts.miss, counts.hit, counts.errors) == (500, 0, 0)
+
+
+def test_five_errors_that_differ_or_come_later_stop_nothing(tmp_path: Path) -> None:
+    app = "def agent(given):\n    if given['n'] != 2:\n        raise ValueError(given['n'])\n"
+    cases = [{"id": f"c-{n}", "input": {"n": min(n, 3)}} for n in range(9)]
+    suite = {"system": {"name": "agent", "version": "v1", "callable": "app:agent"}}
+    evaluators = [{"type": "exact_match", "expected_field": "n", "field": "n"}]
+    engine = Engine(write_project(tmp_path, app=app, cases=cases, suite={**suite, "evaluators": evaluators}))
+    assert engine.execute().errors == 8

@@ -176,7 +176,7 @@ def test_the_field_is_any_path_into_the_input(tmp_path: Path, field: str, given_
 def test_numbers_beside_the_field_stay_what_they_were(tmp_path: Path) -> None:
     line = '{"id": "a", "input": {"note": "x", "big": %s, "one": 1.0}, "expected": 1}' % ("9" * 5000)
     copy = suite_of(tmp_path, [POLITE], line)[1]
-    assert copy.input == '{"big":%s,"note":"x, kindly","one":1.0}' % ("9" * 5000)
+    assert copy.input == '{"note":"x, kindly","big":%s,"one":1.0}' % ("9" * 5000)
 
 
 # What is refused.
