@@ -114,7 +114,7 @@ def _record(line: bytes) -> list[Any] | None:
     if not line.endswith(b"\n"):
         return None
     line = line[:-1]
-    if not line.startswith(b"["):  # of an earlier release, which ends with the bracket that it begins with
+    if not line.startswith(b"["):  # with which the lines of earlier releases begin, that bear no digest
         digest, _, line = line.partition(b" ")
         if digest != _digest(line):
             return None
