@@ -167,7 +167,7 @@ def test_the_panel_of_a_pair_shows_each_compared_path_with_both_values(
     shown = oloproof(*arguments).out
     for path, row in differing.items():
         if path != "$":
-            (line,) = [line for line in shown.splitlines() if line.startswith(path)]
+            (line,) = [line for line in shown.splitlines() if line.startswith(f"  {path}")]
             assert json.dumps(row["actual"]) in line
             assert row["expected"] is None or json.dumps(row["expected"]) in line
     assert "SYSTEM OVERRIDE" in shown
