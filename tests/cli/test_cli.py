@@ -45,6 +45,23 @@ def test_a_projects_folder_may_have_any_name_and_nothing_is_left_beside_it(
 
 
 @pytest.mark.usefixtures("in_shared_home")
+def test_a_bit_turned_over_in_what_a_table_says_of_itself_is_one_line_and_never_another_gate(
+    oloproof: Command, tmp_path: Path
+) -> None:
+    root = write_project(tmp_path, release=rules({"metric": "state_matches", "min": 0.1}))
+    first = oloproof("run", "--json", "--project", root)
+    path = root / ".oloproof/evidence/v1/metrics.parquet"
+    whole = path.read_bytes()
+    place = whole.index(b'"n_unreached": 0') + len('"n_unreached": ')
+    path.write_bytes(whole[:place] + b"1" + whole[place + 1 :])
+    damaged = oloproof("run", "--project", root)
+    assert_one_line(damaged)
+    assert "metrics.parquet is damaged" in damaged.err
+    path.write_bytes(whole)
+    assert oloproof("run", "--json", "--project", root).code == first.code
+
+
+@pytest.mark.usefixtures("in_shared_home")
 def test_judging_again_adds_a_decision_to_the_history_and_takes_none_away(oloproof: Command, tmp_path: Path) -> None:
     root = write_project(tmp_path, release=rules(NO_FAILURE))
     assert oloproof("history", "--project", root).err == "no decision is noted of version 'v1'\n"
