@@ -488,7 +488,7 @@ OTHERS: list[tuple[str, Change, str]] = [
         member('"input"', '"' + "k" * 10**6 + '"'),
         (
             "data/cases.jsonl:2: case 'c-2': '…... is not a key of a case; keys are id, input, initial_state, "
-            "expected, metadata, group_id"
+            "initial_state_file, initial_state_patch, expected, metadata, group_id"
         ),
     ),
     (

@@ -100,7 +100,7 @@ SUITE = {
 EDITS: dict[str, tuple[str, str, str, set[str]]] = {
     "the dataset": ("data/cases.jsonl", "untouched", "unchanged", {"cases"}),
     "a transform": ("oloproof.yaml", "Please: {value}", "Kindly: {value}", {"transformed_cases"}),
-    "a transform's bar": ("oloproof.yaml", '"minimum_validity": 0.5', '"minimum_validity": 0.6', set()),
+    "a transform's bar": ("oloproof.yaml", '"minimum_validity": 0.5', '"minimum_validity": 0.6', {"decisions"}),
     "labels": ("labels.jsonl", "true", "false", {"decisions"}),
     "the system's version": ("oloproof.yaml", '"v1"', '"v2"', set()),
     "the system's files": ("app.py", "done", "over", set()),

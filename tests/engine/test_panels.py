@@ -213,8 +213,8 @@ def test_slices_are_joined_by_metadata_and_by_the_cases_own_recording(tmp_path: 
             ("first_tool", "look"),
         ),
         ("b", 0): (("metadata.language", "7"), ("tool_calls:1", "le_1"), ("trajectory_length:3", "le_3")),
-        ("c", 0): (),
-        ("d", 0): (("first_tool", "pay"),),
+        ("c", 0): (("tool_calls:1", "unrecorded"), ("trajectory_length:3", "unrecorded")),
+        ("d", 0): (("tool_calls:1", "unrecorded"), ("trajectory_length:3", "unrecorded"), ("first_tool", "pay")),
     }
     assert joined("metadata.language")["a", 0] == (("metadata.language", "en"),)
     assert joined() == {}

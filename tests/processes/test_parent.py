@@ -80,7 +80,8 @@ def test_a_system_that_ends_the_process_once_the_run_is_over_leaves_the_gates_ex
     tmp_path: Path, doing: str
 ) -> None:
     done = run(till(tmp_path, doing, cases=[case(1), WRONG]), "--json")
-    assert (done.returncode, done.stderr) == (1, "")
+    assert done.returncode == 1
+    assert done.stderr.endswith("\nGate: BLOCK   exit code 1\n")
     assert json.loads(done.stdout)["gate"]["action"] == "BLOCK"
 
 

@@ -37,7 +37,7 @@ TILL = COUNTED_TILL.replace(
         with (here / "shards").open("a") as stream:
             stream.write(f"{os.environ.get('OLOPROOF_SHARD_INDEX')} {current_case().id}\\n")
         if (here / "breaks").exists():
-            raise ValueError("told to raise")
+            raise ValueError(f"told to raise for {current_case().id}")
         if (here / "dies").exists() and (here / "dies").read_text() == current_case().id:
             (here / "dies").unlink()
             os.kill(os.getpid(), signal.SIGKILL)
