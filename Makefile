@@ -70,7 +70,7 @@ wheel: dist $(WHEEL)/.dev
 
 # In the copy that `make wheel` leaves behind.
 slow:
-	$(IN_COPY) -m slow $(TESTS) || test $$? -eq 5
+	$(IN_COPY) -n $(JOBS) --dist loadfile -m slow $(TESTS) || test $$? -eq 5
 
 # The development extras hold Dagster back at what dagster-postgres and dagster-k8s of the same release require. Here is
 # the newest that resolves beside the wheel alone, made anew each time.

@@ -200,6 +200,7 @@ def wait_until(met: Callable[[], bool], seconds: float = 60) -> None:
 
 
 @pytest.mark.parametrize(("pause", "before", "lost"), [(0.1, 25, 14), (1.2, 3, 2)])
+@pytest.mark.slow
 def test_a_killed_run_executes_again_what_it_finished_in_its_last_second_and_what_was_in_flight(
     server: Server, tmp_path: Path, pause: float, before: int, lost: int
 ) -> None:
@@ -244,6 +245,7 @@ defs = build_definitions(Path(__file__).parent, executor=dg.multiprocess_executo
 """
 
 
+@pytest.mark.slow
 def test_a_killed_shard_in_a_process_of_its_own_is_executed_again_alone(server: Server, tmp_path: Path) -> None:
     root = till(tmp_path / "till", server.url(), app=DYING_TILL, n=8, sandbox={"shards": 2}, definitions=IN_PROCESSES)
     whole = till(tmp_path / "whole", None, app=DYING_TILL, n=8)
@@ -270,6 +272,7 @@ def test_a_killed_shard_in_a_process_of_its_own_is_executed_again_alone(server: 
     assert load_run(root).evidence.store.names(".steps") == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_all_that_is_finished(server: Server, tmp_path: Path) -> None:
     root = till(tmp_path / "till", server.url(), app=SLOW_TILL.replace("PAUSE", "0.1"), n=20)
     process = started(root)
@@ -282,6 +285,7 @@ def test_ctrl_c_keeps_all_that_is_finished(server: Server, tmp_path: Path) -> No
     assert set(called(root)[len(first) :]).isdisjoint(first[:-1])
 
 
+@pytest.mark.slow
 def test_a_store_that_goes_away_is_one_line_and_what_was_put_is_kept(server: Server, tmp_path: Path) -> None:
     root = till(tmp_path / "till", server.url(), app=SLOW_TILL.replace("PAUSE", "0.3"), n=20)
     with pytest.MonkeyPatch.context() as patch, relay(server) as (endpoint, cut):

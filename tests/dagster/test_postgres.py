@@ -148,6 +148,7 @@ def test_two_versions_are_two_partitions_of_every_asset(story: Story) -> None:
         assert instance.get_materialized_partitions(story.till.key(table)) == {"v1", "v2"}
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_stopped_and_ends_like_an_undisturbed_one(
     deployed: Deployed, tmp_path: Path
 ) -> None:

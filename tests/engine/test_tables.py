@@ -474,6 +474,7 @@ def test_ids_that_differ_in_case_or_signs_alone_are_cases_of_their_own(tmp_path:
     assert [verdicts[id_, "state_matches"].status for id_ in ids] == ["passed"] * len(ids)
 
 
+@pytest.mark.slow
 def test_a_state_of_ten_megabytes_is_recorded_compared_and_read_back(tmp_path: Path) -> None:
     rows = {f"row-{number:06d}": {"text": "x" * 1_000, "n": number} for number in range(10_000)}
     whole = canonical_json({"rows": rows})

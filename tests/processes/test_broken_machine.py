@@ -173,6 +173,7 @@ MEGABYTES = 120
 
 
 @pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.slow
 def test_noise_never_reaches_our_stdout_and_a_flood_costs_no_memory(tmp_path: Path, workers: int) -> None:
     root, megabytes = written(tmp_path, workers=workers), MEGABYTES if workers > 1 else 10
     floods = {"b": ["print_much", megabytes], "c": ["log_much", megabytes]}

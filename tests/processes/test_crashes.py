@@ -210,6 +210,7 @@ def test_a_run_killed_in_every_stage_comes_to_the_same_evidence(tmp_path: Path) 
     print(f"{len(kills)} kills: {', '.join(kills)}")
 
 
+@pytest.mark.slow
 def test_what_killed_runs_were_writing_is_swept_up_in_time_and_never_read(tmp_path: Path) -> None:
     root = written(tmp_path, 20, app=COUNTED_TILL)
     assert killed_at(root, Writing("verdicts"))
@@ -245,6 +246,7 @@ FULL = {
 
 
 @pytest.mark.parametrize(("folder", "size"), FULL.values(), ids=FULL)
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path, folder: str, size: str) -> None:
     root = written(tmp_path, 100, app=COUNTED_TILL, pad=3000)
     with mounted(root / folder, size) as remount:
@@ -260,6 +262,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(tmp_path: Path, folder: str, 
         require_whole_files(root)
 
 
+@pytest.mark.slow
 def test_a_read_only_store_is_one_line_and_loses_nothing(tmp_path: Path) -> None:
     root = written(tmp_path, 20, app=COUNTED_TILL)
     with mounted(root / ".oloproof" / "evidence", "100m") as remount:

@@ -115,6 +115,7 @@ def test_code_of_the_project_that_leaves_while_it_is_loaded_never_ends_a_run_gre
     ],
     ids=["a thread", "at exit", "a fork"],
 )
+@pytest.mark.slow
 def test_what_the_system_leaves_running_does_not_keep_the_command(tmp_path: Path, doing: str, seconds: float) -> None:
     root, start = till(tmp_path, doing, cases=[WRONG]), time.monotonic()
     assert run(root).returncode == 1
@@ -142,6 +143,7 @@ for number in (signal.SIGINT, signal.SIGTERM):
 """
 
 
+@pytest.mark.slow
 def test_a_system_that_handles_signals_itself_is_ended_too(tmp_path: Path) -> None:
     root = till(tmp_path, STUBBORN + SLEEPS)
     with begun(root) as process:
@@ -154,6 +156,7 @@ IGNORING = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 """Starts a command as a shell does in the background: interrupts are ignored."""
 
 
+@pytest.mark.slow
 def test_a_command_that_was_started_with_interrupts_ignored_heeds_them(tmp_path: Path) -> None:
     with begun(till(tmp_path, SLEEPS), *IGNORING) as process:
         process.send_signal(signal.SIGINT)
@@ -162,6 +165,7 @@ def test_a_command_that_was_started_with_interrupts_ignored_heeds_them(tmp_path:
 
 
 @pytest.mark.parametrize("before", [[], IGNORING], ids=["", "ignored"])
+@pytest.mark.slow
 def test_an_interrupt_of_the_systems_own_is_its_cases_error_however_the_command_was_started(
     tmp_path: Path, before: list[str]
 ) -> None:
@@ -171,6 +175,7 @@ def test_an_interrupt_of_the_systems_own_is_its_cases_error_however_the_command_
     assert "1 of 3 executions ended in an error, the first: case 'c-002': KeyboardInterrupt" in done.stderr
 
 
+@pytest.mark.slow
 def test_nohup_keeps_a_run_from_being_hung_up(tmp_path: Path) -> None:
     root = till(tmp_path, SLEEPS.replace("60", "1"))
     with begun(root, "sh", "-c", "trap '' HUP; exec \"$@\"", "sh") as process:
@@ -179,6 +184,7 @@ def test_nohup_keeps_a_run_from_being_hung_up(tmp_path: Path) -> None:
         assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_the_child_ends_when_the_command_is_killed(tmp_path: Path) -> None:
     root = till(tmp_path, SLEEPS)
     with begun(root) as process:
@@ -187,6 +193,7 @@ def test_the_child_ends_when_the_command_is_killed(tmp_path: Path) -> None:
         until(lambda: not is_alive(int((root / "pid").read_text())))
 
 
+@pytest.mark.slow
 def test_workers_end_when_the_command_is_killed(tmp_path: Path) -> None:
     root = till(tmp_path, SLEEPS, suite={"sandbox": {"workers": 2}})
     with begun(root) as process:

@@ -295,6 +295,7 @@ def test_a_shard_executes_nothing_with_other_files_than_it_was_planned_for(till:
     assert not till.noted()
 
 
+@pytest.mark.slow
 def test_a_killed_shard_is_executed_again_alone_in_processes_of_their_own(
     tmp_path: Path, whole: tuple[Home, Result]
 ) -> None:
