@@ -7,6 +7,9 @@ DEMO ?= demo
 TESTS ?= tests
 JOBS ?= 2
 
+# Compiled once: else each of the many processes of tests, benchmarks and demo compiles this package or its tests anew.
+export PYTHONDONTWRITEBYTECODE =
+
 # The wheel and what it requires, in a venv of its own, and a copy of the checkout without the package's source: what
 # runs there imports the wheel and nothing of this folder.
 WHEEL := build/wheel/venv
@@ -68,9 +71,9 @@ wheel: dist $(WHEEL)/.dev
 	$(IN_COPY) $(BESIDE) $(TESTS) || test $$? -eq 5
 	$(IN_COPY) $(ALONE) $(TESTS) || test $$? -eq 5
 
-# In the copy that `make wheel` leaves behind.
+# In the copy that `make wheel` leaves behind. Property tests take part with ten times as many examples.
 slow:
-	$(IN_COPY) -n $(JOBS) --dist loadfile -m slow $(TESTS) || test $$? -eq 5
+	$(IN_COPY) -n $(JOBS) --dist loadfile -m "slow or hypothesis" --hypothesis-profile thorough $(TESTS) || test $$? -eq 5
 
 # The development extras hold Dagster back at what dagster-postgres and dagster-k8s of the same release require. Here is
 # the newest that resolves beside the wheel alone, made anew each time.

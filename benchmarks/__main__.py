@@ -8,7 +8,7 @@ from benchmarks import desk, project
 from benchmarks.fixed import fixed_costs
 from benchmarks.marginal import marginal_cost
 from benchmarks.parallel import parallel_speedup
-from benchmarks.whole import run_twice
+from benchmarks.whole import runs
 
 Figure = tuple[str, str, str]
 """What was measured, the figure, and what it is to be; no target where it only informs."""
@@ -35,7 +35,7 @@ def coverage(smoke: bool) -> Iterator[Figure]:
 
 def fixed(smoke: bool) -> Iterator[Figure]:
     """The command line's own time."""
-    costs = fixed_costs(repeats=1 if smoke else 7)
+    costs = fixed_costs(repeats=1 if smoke else 7, warm=not smoke)
     yield "oloproof --help, times `import dagster`", f"{costs['--help']:.2f}", "0.35"
     yield "oloproof run on the example, times `import dagster`", f"{costs['run']:.2f}", "3.0"
     for name in ("run again", "inspect", "versions"):
@@ -58,18 +58,18 @@ def marginal(smoke: bool) -> Iterator[Figure]:
 def whole(smoke: bool) -> Iterator[Figure]:
     """Whole processes: time and memory."""
     small, large = (150, 450) if smoke else (3_000, 30_000)
-    runs = {n_cases: run_twice(n_cases) for n_cases in (small, large)}
-    for n_cases, (first, second) in runs.items():
+    found = {n_cases: runs(n_cases) for n_cases in (small, large)}
+    for n_cases, (first, second) in found.items():
         yield f"oloproof run, {n_cases} cases, seconds", f"{first.seconds:.1f}", ""
         reused = second.seconds / first.seconds
         yield f"oloproof run again, {n_cases} cases, of the first run's time", f"{reused:.2f}", "0.33"
     for number, name in enumerate(("first", "second")):
-        ratio = runs[large][number].seconds / runs[small][number].seconds
+        ratio = found[large][number].seconds / found[small][number].seconds
         yield f"the {name} run of {large} cases, times that of {small}", f"{ratio:.2f}", f"{1.1 * large / small:.0f}"
-    memory = runs[large][0].peak_mb / runs[small][0].peak_mb
+    memory = found[large][0].peak_mb / found[small][0].peak_mb
     yield f"peak memory of {large} cases, times that of {small}", f"{memory:.2f}", "1.5"
-    yield f"peak memory of {small} cases, MB", f"{runs[small][0].peak_mb:.0f}", ""
-    heavy = run_twice(60 if smoke else 3_000, 200_000)[0]
+    yield f"peak memory of {small} cases, MB", f"{found[small][0].peak_mb:.0f}", ""
+    heavy = runs(60 if smoke else 3_000, 1, state_bytes=200_000)[0]
     yield f"peak memory with 200 KB states, {60 if smoke else 3_000} cases, MB", f"{heavy.peak_mb:.0f}", "1000"
 
 

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 
 
-def fixed_costs(*, repeats: int) -> dict[str, float]:
+def fixed_costs(*, repeats: int, warm: bool = True) -> dict[str, float]:
     """How many times as long as importing Dagster each command takes on the example; medians over repeats, in each of
-    which every command runs once."""
+    which every command runs once. Where `warm`, each runs once before that."""
     with tempfile.TemporaryDirectory() as folder:
         demo = Path(folder) / "demo"
         oloproof = [sys.executable, "-m", "oloproof_dagster.cli"]
@@ -25,7 +25,7 @@ def fixed_costs(*, repeats: int) -> dict[str, float]:
             "versions": [*oloproof, "versions", *on_demo],
         }
         unit = [sys.executable, "-c", "import dagster"]
-        for command in (unit, *commands.values()):
+        for command in (unit, *commands.values()) if warm else ():
             _seconds(command)  # compiled files and disk caches are warm for all alike
         ratios: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(repeats):

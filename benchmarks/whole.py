@@ -19,12 +19,12 @@ class Process:
     peak_mb: float
 
 
-def run_twice(n_cases: int, state_bytes: int = 0) -> tuple[Process, Process]:
-    """A first run of `n_cases` cases, and a second that reuses everything."""
+def runs(n_cases: int, times: int = 2, *, state_bytes: int = 0) -> list[Process]:
+    """A first run of `n_cases` cases, and further ones that reuse everything."""
     with tempfile.TemporaryDirectory() as folder:
         root = desk.write(Path(folder) / "desk", n_cases, state_bytes)
         command = [sys.executable, "-m", "oloproof_dagster.cli", "run", "--project", str(root)]
-        return _run(command), _run(command)
+        return [_run(command) for _ in range(times)]
 
 
 def _run(command: list[str]) -> Process:

@@ -5,9 +5,10 @@ import signal
 import hypothesis
 import pytest
 
-# Machines are shared and noisy: a slow example is no failure.
-hypothesis.settings.register_profile("shared", deadline=None)
-hypothesis.settings.load_profile("shared")
+# Machines are shared and noisy: a slow example is no failure. `--hypothesis-profile thorough` looks longer.
+hypothesis.settings.register_profile("quick", deadline=None, max_examples=30)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=300)
+hypothesis.settings.load_profile("quick")
 
 # `nohup`, `&` in a script and some CI start the tests with signals ignored or blocked, which every process that a test
 # starts would inherit: it could not be interrupted. What has a handler here is at its default after an exec.

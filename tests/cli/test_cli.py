@@ -179,6 +179,7 @@ def test_definitions_that_cannot_run_never_show_an_older_result(what: str, olopr
     assert_one_line(oloproof("run", "--json", "--project", measured))
 
 
+@pytest.mark.slow
 def test_errors_are_told_with_the_first_ones_text_and_that_they_are_used_again(
     oloproof: Command, tmp_path: Path, in_shared_home: None
 ) -> None:

@@ -26,6 +26,8 @@ from tests.support import CHECKOUT, ROOT
 from tests.support.pages import PAGES
 from tests.support.reader import follow, forget_modules
 
+LONG = ("guide.md", "dagster.md")
+
 
 @pytest.fixture
 def _modules_let_go(tmp_path: Path) -> Iterator[None]:
@@ -37,7 +39,10 @@ def _modules_let_go(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_modules_let_go")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, id=page.name, marks=pytest.mark.slow if page.name in LONG else ()) for page in PAGES],
+)
 def test_whoever_follows_a_page_gets_what_it_shows(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     follow(page, tmp_path, monkeypatch)
 

@@ -130,6 +130,7 @@ def test_an_interrupted_run_exits_with_130_and_the_next_goes_on(oloproof: Comman
     assert calls(root) == ["c-002", "c-003"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_loses_no_finished_case_and_is_no_run_under_way(oloproof: Command, tmp_path: Path) -> None:
     app = COUNTED_TILL.replace('note("calls")\n', 'note("calls")\n        import time; time.sleep(0.1)\n')
     ids = [case(number)["id"] for number in range(1, 21)]
@@ -175,6 +176,7 @@ def test_an_interrupted_run_is_never_shown_as_one_without_failures(
     assert "0 of 3 cases have no failed and no missing verdict" in answer.out
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_gone_away_looks_like_no_verdict(tmp_path: Path, in_shared_home: None) -> None:
     root = write_project(tmp_path, suite={"project": "unread"}, release=rules(NO_FAILURE))
     for more in ([], ["--json"]):

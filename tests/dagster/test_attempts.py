@@ -135,7 +135,14 @@ with dg.DagsterInstance.ephemeral() as instance:
 """
 
 
-@pytest.mark.parametrize("before", ["nothing", "the same agent", "another agent"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param("nothing", marks=pytest.mark.slow),
+        pytest.param("the same agent", marks=pytest.mark.slow),
+        "another agent",
+    ],
+)
 def test_a_kill_between_the_two_tables_of_a_pass_loses_nothing_and_pairs_nothing_wrongly(
     ran: Home, before: str
 ) -> None:

@@ -351,6 +351,7 @@ defs = build_definitions(here, sandbox=TillOfPrices(project_dir=str(here), price
 
 
 # Dagster calls what it deprecates itself when a resource holds another one.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:InitResourceContext.dagster_run:DeprecationWarning")
 def test_a_system_is_built_from_other_resources_and_the_file_that_builds_it_is_its_code(till: Home) -> None:
     (till.root / "definitions.py").write_text(BUILT)
@@ -407,6 +408,7 @@ def test_a_resource_says_whether_a_sandbox_is_shared_and_else_oloproof_yaml_does
         assert sandbox.is_shared(project) == (declared if option is None else option)
 
 
+@pytest.mark.slow
 def test_a_resource_may_name_another_system_whose_files_then_count(till: Home) -> None:
     (till.root / "other.py").write_text(
         (till.root / "app.py").read_text().replace('"answer": "added"', '"answer": "o"')

@@ -65,6 +65,7 @@ def test_dagster_and_a_command_go_on_in_each_others_history(tmp_path: Path) -> N
             assert getattr(ours, storage).alembic_version() == getattr(dagsters, storage).alembic_version()
 
 
+@pytest.mark.slow
 def test_commands_that_make_a_history_at_the_same_time_do_not_disturb_each_other(tmp_path: Path) -> None:
     root = write_project(tmp_path)
     command = [sys.executable, "-m", "oloproof_dagster.cli", "versions", "--register", "--project", str(root)]
@@ -178,6 +179,7 @@ def test_a_run_writes_a_bounded_number_of_events_whatever_the_number_of_cases(tm
     assert numbers[0] == numbers[1] <= MOST_EVENTS
 
 
+@pytest.mark.slow
 def test_what_a_system_prints_stands_where_dagsters_pages_look_for_it(tmp_path: Path) -> None:
     app = TILL.replace(
         "        recording = self.work(request, None)\n",

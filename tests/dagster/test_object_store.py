@@ -56,7 +56,7 @@ def azure() -> Iterator[Server]:
         yield found
 
 
-@pytest.fixture(scope="module", params=["server", "azure"], ids=["s3", "az"])
+@pytest.fixture(scope="module", params=["server", pytest.param("azure", marks=pytest.mark.slow)], ids=["s3", "az"])
 def cloud(request: pytest.FixtureRequest) -> Server:
     """Each server in turn."""
     found: Server = request.getfixturevalue(request.param)
@@ -92,6 +92,7 @@ def gate_of(evidence: Evidence) -> list[str]:
 # A whole release run
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_same_tables_as_in_a_folder_is_reused_and_keeps_former_attempts(
     cloud: Server, tmp_path: Path
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_run_leaves_the_same_tables_as_in_a_folder_is_reused_and_keeps_former_
     assert not list((tmp_path / "store").rglob("*.parquet"))
 
 
+@pytest.mark.slow
 def test_every_command_finds_the_evidence(server: Server, tmp_path: Path) -> None:
     root = till(tmp_path / "till", "${TILL_STORE}")
     with pytest.MonkeyPatch.context() as patch:
@@ -135,6 +137,7 @@ def test_every_command_finds_the_evidence(server: Server, tmp_path: Path) -> Non
         assert len(found) == len(load_run(root).verdicts) > 0
 
 
+@pytest.mark.slow
 def test_workers_and_shards_leave_the_same_evidence(server: Server, tmp_path: Path) -> None:
     contents = []
     for name, sandbox in (("one", {}), ("workers", {"workers": 2}), ("shards", {"shards": 3})):

@@ -26,6 +26,8 @@ from tests.support.projects import NO_FAILURE, case, rules, write_project
 from tests.support.runs import COUNTED_TILL, TABLES, Home, Result, home
 from tests.support.waiting import PATIENCE_SECONDS, until
 
+pytestmark = pytest.mark.slow
+
 DEPLOY = ROOT / "deploy"
 
 RECOVERY = {"type": "fault_recovery", "tool": "add", "fault": "error"}
@@ -148,7 +150,6 @@ def test_two_versions_are_two_partitions_of_every_asset(story: Story) -> None:
         assert instance.get_materialized_partitions(story.till.key(table)) == {"v1", "v2"}
 
 
-@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_stopped_and_ends_like_an_undisturbed_one(
     deployed: Deployed, tmp_path: Path
 ) -> None:
@@ -271,7 +272,6 @@ class Services:
         return self._folder / f"{name}.log"
 
 
-@pytest.mark.slow
 def test_the_services_of_the_compose_file_execute_a_release_run(deployed: Deployed, tmp_path: Path) -> None:
     desk = tmp_path / "desk"
     shutil.copytree(EXAMPLE, desk, ignore=shutil.ignore_patterns(".oloproof", "__pycache__"))

@@ -88,11 +88,11 @@ def test_a_file_that_the_agent_imports_counts_as_the_agent(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "versions",
     [
-        ["v1/v2", "v1", "feature/x"],
+        pytest.param(["v1/v2", "v1", "feature/x"], marks=pytest.mark.slow),
         ["V1", "v1"],
-        ["v" * 200, "v" * 199 + "w"],
+        pytest.param(["v" * 200, "v" * 199 + "w"], marks=pytest.mark.slow),
         [unicodedata.normalize("NFC", "é")],
-        ["..", "../v1", "a b", "a%20b", "con*"],
+        pytest.param(["..", "../v1", "a b", "a%20b", "con*"], marks=pytest.mark.slow),
     ],
     ids=["slashes", "letter case", "200 characters", "NFC and NFD", "specials"],
 )

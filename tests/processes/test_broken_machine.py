@@ -207,7 +207,13 @@ HANDLES = """
     def sleep(self"""
 
 
-@pytest.mark.parametrize(("workers", "timeout_s", "way"), CTRL_C.values(), ids=CTRL_C)
+@pytest.mark.parametrize(
+    ("workers", "timeout_s", "way"),
+    [
+        pytest.param(*each, id=name, marks=pytest.mark.slow if each != CTRL_C["one that sleeps"] else ())
+        for name, each in CTRL_C.items()
+    ],
+)
 def test_ctrl_c_ends_a_run_at_once_and_says_how_to_resume(
     tmp_path: Path, workers: int, timeout_s: float | None, way: str
 ) -> None:
@@ -288,6 +294,7 @@ def shared(root: Path) -> Path:
     return write_project(root, app=SHARED, suite=suite, cases=cases)
 
 
+@pytest.mark.slow
 def test_two_runs_that_share_a_sandbox_take_turns(tmp_path: Path) -> None:
     root = shared(tmp_path)
     runs = [begun(root, RELEASE=version) for version in ("v1", "v2")]
@@ -297,6 +304,7 @@ def test_two_runs_that_share_a_sandbox_take_turns(tmp_path: Path) -> None:
     assert noted(root, "overlaps.txt") == []
 
 
+@pytest.mark.slow
 def test_in_a_dagster_home_without_limits_they_take_turns_too_and_a_killed_run_ends_its_turn(tmp_path: Path) -> None:
     root, home = shared(tmp_path / "project"), tmp_path / "home"
     home.mkdir()

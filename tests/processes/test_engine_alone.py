@@ -33,6 +33,7 @@ def test_the_engine_imports_with_dagster_absent() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_engine_import_no_dagster() -> None:
     python(
         "import sys; sys.modules['dagster'] = None\nimport pytest\n"

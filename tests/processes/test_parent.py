@@ -75,7 +75,13 @@ AT_ONCE = {
 }
 
 
-@pytest.mark.parametrize("doing", AT_ITS_END.values(), ids=AT_ITS_END)
+@pytest.mark.parametrize(
+    "doing",
+    [
+        pytest.param(doing, id=name, marks=() if name == "at exit" else pytest.mark.slow)
+        for name, doing in AT_ITS_END.items()
+    ],
+)
 def test_a_system_that_ends_the_process_once_the_run_is_over_leaves_the_gates_exit_code(
     tmp_path: Path, doing: str
 ) -> None:
@@ -85,7 +91,7 @@ def test_a_system_that_ends_the_process_once_the_run_is_over_leaves_the_gates_ex
     assert json.loads(done.stdout)["gate"]["action"] == "BLOCK"
 
 
-@pytest.mark.parametrize("command", ["run", "check"])
+@pytest.mark.parametrize("command", ["run", pytest.param("check", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("doing", AT_ONCE.values(), ids=AT_ONCE)
 def test_a_system_that_ends_the_process_in_a_case_never_ends_it_green(tmp_path: Path, doing: str, command: str) -> None:
     done = run(till(tmp_path, doing), command=command)
@@ -125,7 +131,9 @@ def test_what_the_system_leaves_running_does_not_keep_the_command(tmp_path: Path
 ENDS = {signal.SIGINT: (130, "interrupted"), signal.SIGTERM: (143, "terminated"), signal.SIGHUP: (129, "hung up")}
 
 
-@pytest.mark.parametrize("number", ENDS)
+@pytest.mark.parametrize(
+    "number", [pytest.param(each, marks=() if each == signal.SIGINT else pytest.mark.slow) for each in ENDS]
+)
 def test_a_signal_to_the_command_ends_it_and_its_child_with_one_line(tmp_path: Path, number: signal.Signals) -> None:
     root = till(tmp_path, SLEEPS)
     with begun(root) as process:
@@ -243,6 +251,7 @@ def test_ctrl_c_in_a_terminal_ends_the_run_with_one_line(tmp_path: Path) -> None
         assert process.wait(timeout=50) == 130
 
 
+@pytest.mark.slow
 def test_a_terminal_that_stops_who_writes_in_the_background_shows_the_answer(tmp_path: Path) -> None:
     root = till(tmp_path, "print('printed')\n" + SLEEPS.replace("60", "0.1"), cases=[case(1)])
     with in_a_terminal(root, "tostop") as (process, near):
@@ -252,6 +261,7 @@ def test_a_terminal_that_stops_who_writes_in_the_background_shows_the_answer(tmp
     assert "ALLOW" in text.rpartition("Gate: ")[2]
 
 
+@pytest.mark.slow
 def test_a_system_that_reads_from_the_terminal_finds_it_at_its_end(tmp_path: Path) -> None:
     doing = SLEEPS.replace("60", "0") + "try:\n    input('name? ')\nexcept EOFError:\n    print('at its end')\n"
     with in_a_terminal(till(tmp_path, doing, cases=[case(1)])) as (process, near):

@@ -50,9 +50,14 @@ def watched(root: Path, *arguments: str) -> Mapping[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def first_and_second_run(tmp_path_factory: pytest.TempPathFactory) -> list[Mapping[str, Any]]:
-    root = till(tmp_path_factory.mktemp("till"))
-    return [watched(root, "run"), watched(root, "run")]
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose runs are those of `first_and_second_run`."""
+    return till(tmp_path_factory.mktemp("till"))
+
+
+@pytest.fixture(scope="module")
+def first_and_second_run(recorded: Path) -> list[Mapping[str, Any]]:
+    return [watched(recorded, "run"), watched(recorded, "run")]
 
 
 def test_a_run_in_which_nothing_differs_loads_no_deepdiff(first_and_second_run: list[Mapping[str, Any]]) -> None:
@@ -67,11 +72,10 @@ def test_a_run_that_uses_its_tables_again_loads_no_scipy(first_and_second_run: l
     assert "scipy" not in second["modules"]
 
 
+@pytest.mark.usefixtures("first_and_second_run")
 @pytest.mark.parametrize("command", [["inspect"], ["inspect", "--json"], ["versions"]])
-def test_reading_a_run_loads_neither_dagster_nor_scipy_nor_pandas(command: list[str], tmp_path: Path) -> None:
-    root = till(tmp_path)
-    subprocess.run([*OLOPROOF, "run", "--project", root], check=True, capture_output=True)
-    assert not {"dagster", "scipy", "pandas"} & set(watched(root, *command)["modules"])
+def test_reading_a_run_loads_neither_dagster_nor_scipy_nor_pandas(command: list[str], recorded: Path) -> None:
+    assert not {"dagster", "scipy", "pandas"} & set(watched(recorded, *command)["modules"])
 
 
 def test_a_run_opens_the_files_of_its_events_a_few_times_and_not_for_every_event(
@@ -83,6 +87,7 @@ def test_a_run_opens_the_files_of_its_events_a_few_times_and_not_for_every_event
     assert max(times.values()) <= 3
 
 
+@pytest.mark.slow
 def test_garbage_is_collected_while_the_users_system_runs(tmp_path: Path) -> None:
     root = till(tmp_path, "import gc\nprint('collecting', gc.isenabled())", cases=[case(1)])
     for command in ("run", "check"):
@@ -107,6 +112,7 @@ def test_ctrl_c_ends_a_run_within_two_seconds_and_with_one_line(tmp_path: Path) 
     assert err.split() == b"interrupted; what was finished is kept, run again to go on".split()
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_bars_below_what_the_system_prints(tmp_path: Path) -> None:
     doing = "import sys, time\nprint('printed', request['amount'])\nprint('warned', file=sys.stderr)\ntime.sleep(0.2)"
     root = till(tmp_path, doing, cases=[case(number) for number in range(1, 16)])

@@ -173,6 +173,7 @@ def test_a_reused_stage_has_no_shard_and_its_tables_stay_as_they_are(till: Home)
     assert again.said("trajectories")["answered_from_evidence"] == len(EXECUTED)
 
 
+@pytest.mark.slow
 def test_run_config_asks_the_same_of_a_spread_run(till: Home) -> None:
     (till.root / "breaks").touch()
     assert till.run().said("trajectories")["n_errors"] == len(EXECUTED)
@@ -266,6 +267,7 @@ def why(result: dg.JobExecutionResult) -> str:
     return error.message if error else ""
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_not_taken_up_once_another_attempt_is_in_force(till: Home) -> None:
     run_id = failed(till)
     assert till.run().success

@@ -191,7 +191,7 @@ def test_waiting_for_the_sandbox_does_not_count_against_the_limit(tmp_path: Path
     assert {each.outcome.status for each in told} == {"ok"}
 
 
-@pytest.mark.parametrize("end", ["sleep", "kill_itself"])
+@pytest.mark.parametrize("end", [pytest.param("sleep", marks=pytest.mark.slow), "kill_itself"])
 def test_nothing_that_an_ended_call_left_running_reaches_the_next_case(tmp_path: Path, end: str) -> None:
     root = written(tmp_path, timeout_s=1)
     ways = ("thread", "fork", "forked session", "multiprocessing", "process", "session")
@@ -234,6 +234,7 @@ def parent_of(pid: int) -> int:
         return 0
 
 
+@pytest.mark.slow
 def test_sessions_leave_no_thread_no_open_file_and_no_process(tmp_path: Path) -> None:
     root = written(tmp_path, workers=2)
     outcomes(root, call(1))
@@ -496,7 +497,7 @@ with dg.DagsterInstance.ephemeral() as instance:
 """
 
 
-@pytest.mark.parametrize("resource", ["none", "own"])
+@pytest.mark.parametrize("resource", [pytest.param("none", marks=pytest.mark.slow), "own"])
 def test_a_script_without_a_main_guard_runs_once_and_its_own_classes_are_refused(tmp_path: Path, resource: str) -> None:
     root = written(tmp_path, timeout_s=60)
     (root / "script.py").write_text(SCRIPT)
