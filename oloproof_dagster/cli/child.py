@@ -4,7 +4,6 @@ Whatever that code does to the process afterwards, at exit or in a thread, no lo
 """
 
 import contextlib
-import gc
 import os
 import signal
 import sys
@@ -20,12 +19,7 @@ SECONDS_FOR_THREADS, SECONDS_AT_EXIT = 1.0, 10.0
 
 
 def main() -> None:
-    """Runs the command that the arguments name; the first of them holds the terms of the parent.
-
-    Searching what is imported for garbage, a dozen times while importing and once more at the end, would take a third
-    of a small run. It is put off until the user's system runs.
-    """
-    gc.disable()
+    """Runs the command that the arguments name; the first of them holds the terms of the parent."""
     terms, arguments = Terms.parse(sys.argv[1]), sys.argv[2:]
     sys.argv[:] = ["oloproof", *arguments]
     os.set_inheritable(terms.report, False)
@@ -40,7 +34,6 @@ def main() -> None:
             stream.flush()
     has_threads = any(not each.daemon and each is not threading.main_thread() for each in threading.enumerate())
     parent.outcome(code, SECONDS_FOR_THREADS if has_threads else SECONDS_AT_EXIT)
-    gc.freeze()
 
 
 def _outcome(arguments: Sequence[str]) -> int:

@@ -1,7 +1,6 @@
 """The command line as a process: runs a command, words what went wrong in one line, and exits with its code."""
 
 import contextlib
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from oloproof_dagster.cli import commands as commands  # registers them
+from oloproof_dagster.cli import run as run
 from oloproof_dagster.cli.command import cli as cli
 from oloproof_dagster.cli.command import print_error
 from oloproof_dagster.cli.exit_codes import BROKEN_PIPE, CRASH, INTERRUPTED, USAGE
@@ -22,11 +22,7 @@ cli.add_command(labels)
 
 
 def program() -> None:
-    """The command line as a process of its own; the commands that run a user's code do it in a child process.
-
-    What is imported is never searched for garbage: this process ends soon, or waits for its child.
-    """
-    gc.disable()
+    """The command line as a process of its own; the commands that run a user's code do it in a child process."""
     arguments = sys.argv[1:]
     if arguments and arguments[0] in IN_A_CHILD and not {"--help", "-h"} & set(arguments):
         from oloproof_dagster.cli.parent import supervise
@@ -40,7 +36,6 @@ def program() -> None:
                 stream.flush()
     except OSError:  # Python would try to write the rest once more, and end with a code of its own
         os._exit(code)
-    gc.freeze()
     sys.exit(code)
 
 

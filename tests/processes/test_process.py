@@ -87,14 +87,6 @@ def test_a_run_opens_the_files_of_its_events_a_few_times_and_not_for_every_event
     assert max(times.values()) <= 3
 
 
-@pytest.mark.slow
-def test_garbage_is_collected_while_the_users_system_runs(tmp_path: Path) -> None:
-    root = till(tmp_path, "import gc\nprint('collecting', gc.isenabled())", cases=[case(1)])
-    for command in ("run", "check"):
-        done = subprocess.run([*OLOPROOF, command, "--project", root], capture_output=True, text=True)
-        assert "collecting True" in done.stderr
-
-
 @pytest.mark.alone
 def test_ctrl_c_ends_a_run_within_two_seconds_and_with_one_line(tmp_path: Path) -> None:
     root = till(tmp_path, "import time\nprint('called')\ntime.sleep(60)")
