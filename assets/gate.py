@@ -22,6 +22,7 @@ from oloproof_dagster.evidence.past_decisions import PastDecision, note_decision
 from oloproof_dagster.project.files import file_digest
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.project.release_yaml import GATE_CHECK, Policy
+from oloproof_dagster.project.reviews import read_reviews, reviews_digest
 from oloproof_dagster.records.reasons import DecisionReason
 from oloproof_dagster.records.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, SuiteRow
 from oloproof_dagster.report.markdown import table
@@ -52,15 +53,15 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
             pairs = transformed_cases.columns("transform", "case_id", "pair_digest")
             unchecked = unchecked_criteria(project, validities(project, pairs))
             found = {row.metric: row for row in metrics.rows()}
-            rows = decide(policy, found, facts, unchecked) if policy else ()
+            rows = decide(policy, found, facts, unchecked, read_reviews(project)) if policy else ()
             noted = {"partial": facts.partial, "clustered": facts.clustered, "n_clusters": facts.n_clusters}
-            return NewTable(rows, lambda: {**noted, "policy": policy_digest, "labels": labels_digest(project)})
+            return NewTable(rows, lambda: {**noted, **people(project), "policy": policy_digest})
 
         return Stage(context, project, DECISIONS).materialize(
             make,
             metrics,
             transformed_cases,
-            labels=labels_digest(project),
+            **people(project),
             n_unreached=metrics.facts().get("n_unreached"),
         )
 
@@ -80,10 +81,11 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
             context.log.warning("there is no release.yaml: this run measured and decided nothing")
             return
         rows, noted = tuple(decisions.rows()), decisions.facts()
-        if (noted.get("policy"), noted.get("labels")) != (policy_digest, labels_digest(project)):
+        now = {**people(project), "policy": policy_digest}
+        if any(noted.get(name) != content for name, content in now.items()):
             raise EvidenceError(
-                "the recorded decisions are not those of release.yaml and the labels as they are now; materialize the"
-                " decisions again"
+                "the recorded decisions are not those of release.yaml, the labels and the reviews as they are now;"
+                " materialize the decisions again"
             )
         facts = SuiteFacts(noted["clustered"], noted["n_clusters"], noted["partial"])
         row = settle(policy, rows, facts)
@@ -132,6 +134,11 @@ def labels_digest(project: Project) -> str:
             if each.validity_labels
         ],
     )
+
+
+def people(project: Project) -> dict[str, str]:
+    """Digests over what people decide: the labels and the reviews."""
+    return {"labels": labels_digest(project), "reviews": reviews_digest(project)}
 
 
 def suite_facts(suite: Stored[SuiteRow], metrics: Stored[MetricRow]) -> SuiteFacts:

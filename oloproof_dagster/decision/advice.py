@@ -3,6 +3,7 @@
 Reads a rule and its metric; `planning` counts what more evidence would show. `gate` puts the line into the decision.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -41,17 +42,16 @@ def advice(
     min_clusters: int,
     suite_clusters: int,
     unchecked: str = "",
+    evidence: str | None = None,
 ) -> str:
     """One line for an undecided rule: a sentence for each of its reasons that something can be done about.
 
     `reasons` are the decision's, at least one. `unchecked` is the line on a transform that people's labels have not
-    validated.
+    validated; `evidence` is the digest that a person's review of the rule names.
     """
     sentences: dict[DecisionReason, Callable[[], str]] = {
         DecisionReason.TRANSFORM_NOT_CHECKED: lambda: unchecked,
-        DecisionReason.POLICY_REQUIRES_REVIEW: lambda: (
-            "a person decides this rule (requires_manual_review); its numbers are shown for them"
-        ),
+        DecisionReason.POLICY_REQUIRES_REVIEW: lambda: _for_a_person(rule, evidence),
         DecisionReason.APPROXIMATE_METHOD_NOT_PERMITTED: lambda: (
             "set allow_approximate_methods: true in release.yaml if an interval of clustered verdicts may decide"
         ),
@@ -66,6 +66,15 @@ def advice(
     }
     found = [sentences[reason]() for reason in reasons if reason in sentences]
     return "; ".join(sentence for sentence in found if sentence) or reasons[0].meaning
+
+
+def _for_a_person(rule: Rule, evidence: str | None) -> str:
+    """How a person decides a rule: the line to write, with `approve` as they find."""
+    found = "a person decides this rule (requires_manual_review); its numbers are shown for them"
+    if evidence is None:
+        return found
+    line = {"rule": rule.id, "evidence": evidence, "by": "NAME", "approve": True}
+    return f"{found}, who write to reviews.jsonl: {json.dumps(line)} (or false)"
 
 
 def _more_cases(rule: Rule, metric: MetricRow) -> str:

@@ -5,18 +5,21 @@ passes a rule.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from oloproof_dagster.decision.advice import advice
 from oloproof_dagster.decision.bar import against_the_bar
 from oloproof_dagster.decision.intervals import EXACT, SPACING
-from oloproof_dagster.digests import canonical_json
+from oloproof_dagster.digests import canonical_json, digest
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.project.release_yaml import Policy, Rule, State
+from oloproof_dagster.project.reviews import Review, approved
 from oloproof_dagster.records.reasons import DecisionReason, GateReason
 from oloproof_dagster.records.tables import DecisionRow, GateRow, JSONText, MetricRow
 
 Reasons = tuple[DecisionReason, ...]
+
+_NOT_EVIDENCE = ("state", "reasons", "advice", "evidence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +36,24 @@ class SuiteFacts:
 
 
 def decide(
-    policy: Policy, metrics: Mapping[str, MetricRow], facts: SuiteFacts, unchecked: Mapping[str, str]
+    policy: Policy,
+    metrics: Mapping[str, MetricRow],
+    facts: SuiteFacts,
+    unchecked: Mapping[str, str],
+    reviews: Sequence[Review] = (),
 ) -> tuple[DecisionRow, ...]:
     """One decision per rule, in the policy's order; an undecided rule comes with one line of advice.
 
     `metrics` maps criteria to their rows. `unchecked` maps each criterion over a transform that people's labels have
-    not validated to one line on what is lacking.
+    not validated to one line on what is lacking. `reviews` decide the rules that are left to a person.
 
     Raises:
         EvidenceError: a rule's metric was not measured, or at another confidence level than the policy's, or by a
             method of an earlier release.
     """
-    return tuple(_decide(policy, rule, _measured(policy, rule, metrics), facts, unchecked) for rule in policy.rules)
+    return tuple(
+        _decide(policy, rule, _measured(policy, rule, metrics), facts, unchecked, reviews) for rule in policy.rules
+    )
 
 
 def _measured(policy: Policy, rule: Rule, metrics: Mapping[str, MetricRow]) -> MetricRow:
@@ -66,16 +75,40 @@ def _measured(policy: Policy, rule: Rule, metrics: Mapping[str, MetricRow]) -> M
 
 
 def _decide(
-    policy: Policy, rule: Rule, metric: MetricRow, facts: SuiteFacts, unchecked: Mapping[str, str]
+    policy: Policy,
+    rule: Rule,
+    metric: MetricRow,
+    facts: SuiteFacts,
+    unchecked: Mapping[str, str],
+    reviews: Sequence[Review],
 ) -> DecisionRow:
-    state, reasons = _state(policy, rule, metric, facts, rule.metric in unchecked)
-    undecided = state not in ("PASS", "FAIL")
+    row = _numbers(rule, metric)
+    evidence = _evidence(row, metric)
+    review = approved(reviews, rule.id, evidence)
+    state, reasons = _state(policy, rule, metric, facts, rule.metric in unchecked, review)
+    row = replace(row, state=state, reasons=JSONText(canonical_json(list(reasons))), evidence=evidence)
+    if state in ("PASS", "FAIL"):
+        return row
+    line = advice(
+        rule,
+        metric,
+        reasons,
+        min_clusters=policy.min_clusters,
+        suite_clusters=facts.n_clusters,
+        unchecked=unchecked.get(rule.metric, ""),
+        evidence=evidence,
+    )
+    return replace(row, advice=line)
+
+
+def _numbers(rule: Rule, metric: MetricRow) -> DecisionRow:
+    """A rule's row as far as nothing is decided yet."""
     has_interval = rule.direction != "count"
     return DecisionRow(
         rule_id=rule.id,
         metric=rule.metric,
-        state=state,
-        reasons=JSONText(canonical_json(list(reasons))),
+        state="",
+        reasons=JSONText("[]"),
         direction=rule.direction,
         threshold=rule.threshold,
         estimate=metric.estimate,
@@ -88,27 +121,33 @@ def _decide(
         n_missing=metric.n_missing,
         n_excluded=metric.n_excluded,
         n_clusters=metric.n_clusters,
-        advice=advice(
-            rule,
-            metric,
-            reasons,
-            min_clusters=policy.min_clusters,
-            suite_clusters=facts.n_clusters,
-            unchecked=unchecked.get(rule.metric, ""),
-        )
-        if undecided
-        else None,
+        advice=None,
     )
 
 
-def _state(policy: Policy, rule: Rule, metric: MetricRow, facts: SuiteFacts, unchecked: bool) -> tuple[State, Reasons]:
-    """The first tier that applies gives the state; all its reasons are listed."""
+def _evidence(row: DecisionRow, metric: MetricRow) -> str | None:
+    """The digest that a review names: a decision's numbers and the verdicts that they count; None where the metric was
+    measured by a release that noted no digest of its verdicts."""
+    if metric.verdicts is None:
+        return None
+    numbers = {each.name: getattr(row, each.name) for each in fields(row) if each.name not in _NOT_EVIDENCE}
+    return digest("decision_evidence/v1", {**numbers, "verdicts": metric.verdicts})
+
+
+def _state(
+    policy: Policy, rule: Rule, metric: MetricRow, facts: SuiteFacts, unchecked: bool, review: bool | None
+) -> tuple[State, Reasons]:
+    """The first tier that applies gives the state; all its reasons are listed. `review`: what a person decided."""
     lacking = _lacking_evidence(policy, rule, metric, facts)
     if unchecked:
         return "INSUFFICIENT_EVIDENCE", (DecisionReason.TRANSFORM_NOT_CHECKED, *lacking)
-    review = _needs_a_person(policy, rule, metric)
-    if review:
-        return "MANUAL_REVIEW", review
+    if rule.requires_manual_review and review is not None:
+        if review:
+            return "PASS", (DecisionReason.APPROVED_BY_REVIEW,)
+        return "FAIL", (DecisionReason.REJECTED_BY_REVIEW,)
+    undecided = _needs_a_person(policy, rule, metric)
+    if undecided:
+        return "MANUAL_REVIEW", undecided
     if lacking:
         return "INSUFFICIENT_EVIDENCE", lacking
     if rule.direction == "count":

@@ -4,13 +4,14 @@ Counts and bounds, decides nothing: `gate` reads these rows. A `Tally` counts on
 in `slices` over a part of it.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oloproof_dagster.decision.intervals import EXACT, SPACING, clopper_pearson_missing_bounded
 from oloproof_dagster.decision.spacing import Cluster, spacing_bound
-from oloproof_dagster.digests import canonical_json, parse_canonical
+from oloproof_dagster.digests import canonical_json, dump, parse_canonical
 from oloproof_dagster.records.reasons import DecisionReason
 from oloproof_dagster.records.tables import JSONText, MetricRow, VerdictRow
 
@@ -152,13 +153,20 @@ def measure(
         ValueError: a verdict that `Tally.add` refuses.
     """
     tallies = {criterion: Tally() for criterion in criteria}
+    contents = dict.fromkeys(criteria, 0)
     for verdict in verdicts:
         tally = tallies.get(verdict.criterion)
         if tally is not None:
             tally.add(verdict, clusters[verdict.case_id])
-    return tuple(
-        _row(criterion, tally, clustered, confidence_level, min_clusters) for criterion, tally in tallies.items()
-    )
+            contents[verdict.criterion] += _content(verdict)
+    rows = (_row(criterion, tally, clustered, confidence_level, min_clusters) for criterion, tally in tallies.items())
+    return tuple(replace(row, verdicts=f"{contents[row.metric] % 2**256:064x}") for row in rows)
+
+
+def _content(verdict: VerdictRow) -> int:
+    """A verdict's digest as a number: their sum over a criterion stands for its verdicts in whatever order."""
+    row = (verdict.case_id, verdict.trial, verdict.status, verdict.reason, verdict.detail, verdict.compared)
+    return int.from_bytes(hashlib.sha256(dump(row).encode()).digest(), "big")
 
 
 def _row(criterion: str, tally: Tally, clustered: bool, confidence_level: float, min_clusters: int) -> MetricRow:

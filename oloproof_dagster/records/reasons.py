@@ -79,6 +79,8 @@ class DecisionReason(_Reason):
         "people's labels do not show yet that the transform keeps the meaning",
     )
     POLICY_REQUIRES_REVIEW = "policy_requires_review", "the policy leaves this rule to a person"
+    APPROVED_BY_REVIEW = "approved_by_review", "a person approved the rule on this evidence"
+    REJECTED_BY_REVIEW = "rejected_by_review", "a person rejected the rule on this evidence"
     APPROXIMATE_METHOD_NOT_PERMITTED = (
         "approximate_method_not_permitted",
         "the interval is of clustered verdicts and the policy does not allow approximate methods",

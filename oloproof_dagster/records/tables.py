@@ -148,7 +148,8 @@ class MetricRow:
     `n_clusters` counts clusters with an eligible verdict, null in a suite that is not clustered. `clusters` is what
     a clustered interval was computed from, null under the exact method: for each distinct cluster a list of passed,
     failed, missing and how many clusters are alike; `largest_cluster` is the
-    one that is larger than all others. `caution` is the reason code under which bounds only describe.
+    one that is larger than all others. `caution` is the reason code under which bounds only describe. `verdicts` is a
+    digest over the criterion's verdicts.
     """
 
     metric: str
@@ -170,6 +171,7 @@ class MetricRow:
     clusters: JSONText | None = None
     largest_cluster: str | None = None
     caution: str | None = None
+    verdicts: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +198,10 @@ class SliceRow:
 
 @dataclass(frozen=True, slots=True)
 class DecisionRow:
-    """One rule of release.yaml, decided. `reasons` lists reason codes; a count rule's interval columns are null."""
+    """One rule of release.yaml, decided. `reasons` lists reason codes; a count rule's interval columns are null.
+
+    `evidence` is the digest that a person's review names: the row's numbers and the verdicts that they count.
+    """
 
     rule_id: str
     metric: str
@@ -215,6 +220,7 @@ class DecisionRow:
     n_excluded: int
     n_clusters: int | None
     advice: str | None
+    evidence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

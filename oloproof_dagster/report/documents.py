@@ -22,6 +22,7 @@ DECISION = (
     "method",
     *COUNTS,
     "advice",
+    "evidence",
 )
 METRIC = (
     "metric",

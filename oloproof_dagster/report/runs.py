@@ -1,5 +1,6 @@
 """A recorded release run, read: its tables as pandas frames, its cases as panels. Nothing is evaluated here."""
 
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.project.evaluator_keys import StateUnchanged
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project, load_project
+from oloproof_dagster.project.reviews import read_reviews, unused_lines
 from oloproof_dagster.report.panels import CasePanel, case_panels
 from oloproof_dagster.wording import counted, own_word
 
@@ -135,6 +137,14 @@ def noop_line(run: Run) -> str | None:
         if row.metric not in asks_for_it and (row.noop_passed or 0) * 2 > row.n_passed
     ]
     return f"an agent that does nothing passes more than half of {', '.join(idle)}" if idle else None
+
+
+def review_lines(run: Run) -> Iterator[str]:
+    """One line for each of people's reviews that decides nothing now."""
+    policy = run.project.policy
+    if policy is not None:
+        left = [rule.id for rule in policy.rules if rule.requires_manual_review]
+        yield from unused_lines(read_reviews(run.project), run.table("decisions").rows(), left)
 
 
 def load_run(project: Project | Path | str, version: str | None = None, attempt: int | None = None) -> Run:

@@ -1,5 +1,6 @@
 """Advice on undecided rules: every number that it names is evaluated again, at that number and one below."""
 
+import json
 import re
 from fractions import Fraction
 from typing import Any
@@ -357,10 +358,15 @@ def test_missing_verdicts_that_could_break_a_count_are_counted() -> None:
     )
 
 
-def test_a_rule_for_a_person_says_so() -> None:
-    assert advised(list("PPP"), {"min": 0.5, "requires_manual_review": True}) == (
-        "a person decides this rule (requires_manual_review); its numbers are shown for them"
+def test_a_rule_for_a_person_says_which_line_decides_it() -> None:
+    line = advised(list("PPP"), {"min": 0.5, "requires_manual_review": True})
+    said, written = line.split("reviews.jsonl: ")
+    assert said == (
+        "a person decides this rule (requires_manual_review); its numbers are shown for them, who write to "
     )
+    review = json.loads(written.removesuffix(" (or false)"))
+    assert review.keys() == {"rule", "evidence", "by", "approve"}
+    assert re.fullmatch("sha256:[0-9a-f]{64}", review["evidence"])
 
 
 def test_a_clustered_suite_without_permission_is_told_the_line_to_write() -> None:

@@ -184,8 +184,24 @@ def test_noop_passed_is_zero_where_doing_nothing_never_satisfies_and_null_where_
 def test_a_metric_does_not_depend_on_the_order_of_verdicts(clusters: list[str], random: Random) -> None:
     shuffled = ["".join(random.sample(letters, len(letters))) for letters in clusters]
     random.shuffle(shuffled)
-    rows = (replace(measured(*each), largest_cluster=None) for each in (shuffled, clusters))  # named by their places
+    named = {"largest_cluster": None, "verdicts": None}  # here cases are named by their places
+    rows = (replace(measured(*each), **named) for each in (shuffled, clusters))
     assert next(rows) == next(rows)
+
+
+@given(st.lists(st.sampled_from("PFMN"), min_size=1, max_size=8), st.randoms(use_true_random=False))
+def test_the_digest_of_verdicts_is_that_of_the_verdicts_in_whatever_order(letters: list[str], random: Random) -> None:
+    verdicts = [verdict(f"c{number}", letter) for number, letter in enumerate(letters)]
+    shuffled = random.sample(verdicts, len(verdicts))
+    edited = [replace(shuffled[0], detail="another"), *shuffled[1:]]
+    again = [*shuffled, replace(shuffled[0], case_id="c-new")]
+
+    def noted(rows: list[VerdictRow]) -> str | None:
+        clusters = {row.case_id: row.case_id for row in rows}
+        return measure(rows, clusters, ["polite"], clustered=False, confidence_level=0.95, min_clusters=20)[0].verdicts
+
+    assert noted(shuffled) == noted(verdicts)
+    assert len({noted(verdicts), noted(edited), noted(again)}) == 3
 
 
 @given(st.lists(st.text("PFMN", min_size=1, max_size=4), min_size=1, max_size=30))
