@@ -1,11 +1,13 @@
 """The JSON documents that programs read: release_run/v1 and case_panels/v1, made from stored tables."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.records.tables import DecisionRow
-from oloproof_dagster.report.panels import CasePanel
+from oloproof_dagster.project.evaluator_keys import FaultRecovery
+from oloproof_dagster.records.tables import DecisionRow, ReplayRow
+from oloproof_dagster.records.trajectory import from_text
+from oloproof_dagster.report.panels import CasePanel, compared
 from oloproof_dagster.report.runs import Run
 
 COUNTS = ("n_eligible", "n_observed", "n_passed", "n_missing", "n_excluded", "n_clusters")
@@ -68,8 +70,88 @@ def panels(run: Run, found: Iterable[CasePanel]) -> dict[str, Any]:
     return {
         "schema": "case_panels/v1",
         "system": {"name": run.project.suite.system.name, "version": run.version},
-        "cases": [panel.members() for panel in found],
+        "cases": [_panel(panel, run.project.replayed) for panel in found],
     }
+
+
+COMPARED = ("path", "expected", "actual", "absent", "unexpected", "matches")
+_WHERE_THEY_APPLY = ("n_differing", "cut", "expected_digest", "actual_digest")
+
+
+def _panel(panel: CasePanel, declared: Sequence[FaultRecovery]) -> dict[str, Any]:
+    execution = panel.execution
+    return {
+        "case_id": panel.case.case_id,
+        "trial": panel.trial,
+        "cluster": panel.case.cluster,
+        "source_case": panel.case.source_case,
+        "transform": panel.case.transform,
+        "execution": execution
+        and {"status": execution.status, "error": execution.error, "duration_ms": execution.duration_ms},
+        "output": parse_canonical(execution.output) if execution and execution.output is not None else None,
+        "verdicts": [
+            {
+                "criterion": row.criterion,
+                "status": row.status,
+                "reason": row.reason,
+                "compared": [_compared(each) for each in compared(row)],
+            }
+            for row in panel.verdicts
+        ],
+        "replays": list(_replays(panel, declared)),
+        "trajectory": _recording(execution.trajectory) if execution and execution.trajectory is not None else None,
+        "left_tasks": execution.left_tasks or 0 if execution else 0,
+        "left_threads": execution.left_threads or 0 if execution else 0,
+    }
+
+
+def _compared(row: dict[str, Any]) -> dict[str, Any]:
+    members = {name: row.get(name, False) if name == "unexpected" else row[name] for name in COMPARED}
+    return members | {name: row[name] for name in _WHERE_THEY_APPLY if name in row}
+
+
+def _recording(text: str) -> dict[str, Any]:
+    """agent_trajectory/v1 without what only a replay reads."""
+    members: dict[str, Any] = parse_canonical(text)
+    members.pop("answers", None)
+    for checkpoint in members.get("checkpoints", ()):
+        checkpoint.pop("payload", None)
+    return members
+
+
+def _replays(panel: CasePanel, declared: Sequence[FaultRecovery]) -> Iterator[dict[str, Any]]:
+    """For each evaluator of recovery whose replays are recorded: how control and fault ended, and where they differ."""
+    if not panel.replays or panel.execution is None or panel.execution.trajectory is None:
+        return
+    recording, diverged = from_text(panel.execution.trajectory), {row.criterion: row.diverged for row in panel.verdicts}
+    for each in declared:
+        calls = [step for step in recording.calls if step.tool_name == each.tool]
+        if len(calls) < each.occurrence:
+            continue
+        index = calls[each.occurrence - 1].index
+        fault = next((row for row in panel.replays if _is_fault(row, each, index)), None)
+        control = _control(panel.replays, fault, index)
+        if control is not None:
+            difference = diverged.get(each.name)
+            yield {
+                "criterion": each.name,
+                "control": control.status,
+                "fault": None if fault is None else fault.status,
+                "diverged": None if difference is None else parse_canonical(difference),
+            }
+
+
+def _is_fault(row: ReplayRow, declared: FaultRecovery, index: int) -> bool:
+    aim = (declared.fault, index, declared.delivery)
+    return (row.fault, row.step_index, row.delivery or "result") == aim
+
+
+def _control(replays: Sequence[ReplayRow], fault: ReplayRow | None, index: int) -> ReplayRow | None:
+    """The control of a fault replay; where the fault was not made, the one that starts last before the call."""
+    controls = [row for row in replays if row.kind == "control" and row.prefix_steps < index]
+    if fault is not None:
+        return next((row for row in controls if row.checkpoint_id == fault.checkpoint_id), None)
+    return max(controls, key=lambda row: row.prefix_steps, default=None)
 
 
 def _decision(row: DecisionRow) -> dict[str, Any]:

@@ -33,32 +33,6 @@ class CasePanel:
         """Whether some verdict failed."""
         return any(row.status == "failed" for row in self.verdicts)
 
-    def members(self) -> dict[str, Any]:
-        """The panel as `case_panels/v1` has it."""
-        execution = self.execution
-        return {
-            "case_id": self.case.case_id,
-            "trial": self.trial,
-            "cluster": self.case.cluster,
-            "source_case": self.case.source_case,
-            "transform": self.case.transform,
-            "execution": execution
-            and {"status": execution.status, "error": execution.error, "duration_ms": execution.duration_ms},
-            "output": parse_canonical(execution.output) if execution and execution.output is not None else None,
-            "verdicts": [
-                {
-                    "criterion": row.criterion,
-                    "status": row.status,
-                    "reason": row.reason,
-                    "compared": [
-                        {key: each[key] for key in ("path", "expected", "actual", "absent", "matches")}
-                        for each in compared(row)
-                    ],
-                }
-                for row in self.verdicts
-            ],
-        }
-
 
 def compared(row: VerdictRow) -> list[dict[str, Any]]:
     """A verdict's compared paths."""

@@ -168,7 +168,7 @@ def test_the_exit_codes_are_all_there_are() -> None:
 
 
 COUNTED_BY_REASON = (".missing", ".excluded")
-ANY_JSON = (".output", ".expected", ".actual")
+ANY_JSON = (".output", ".expected", ".actual", ".trajectory", ".diverged")
 
 
 def members(value: Any, path: str = "") -> Iterator[str]:
@@ -210,7 +210,10 @@ def test_a_documents_members_are_those_that_are_listed(schema: str, documents: d
     # What holds further members is listed where it may be null, and is met by itself where it is an empty list.
     holders = {name for name in listed if any(each.startswith((f"{name}.", f"{name}[]")) for each in listed)}
     empty = {name for name in members(document) if any(each.startswith(f"{name}[]") for each in listed)}
-    where_set = {"metrics[].caution", "slices[].caution"} - set(members(document))
+    rows = "cases[].verdicts[].compared[]"
+    where_set = {"metrics[].caution", "slices[].caution"}
+    where_set |= {f"{rows}.{name}" for name in ("n_differing", "cut", "expected_digest", "actual_digest")}
+    where_set = (where_set & listed) - set(members(document))
     assert set(members(document)) - empty == listed - holders - where_set
 
 

@@ -57,12 +57,16 @@ def test_the_document_has_just_the_keys_that_programs_were_promised(engine: Engi
     for each in found["cases"]:
         assert list(each) == [
             *("case_id", "trial", "cluster", "source_case", "transform", "execution", "output", "verdicts"),
+            *("replays", "trajectory", "left_tasks", "left_threads"),
         ]
         assert list(each["execution"]) == ["status", "error", "duration_ms"]
         for verdict in each["verdicts"]:
             assert list(verdict) == ["criterion", "status", "reason", "compared"]
             for row in verdict["compared"]:
-                assert list(row) == ["path", "expected", "actual", "absent", "matches"]
+                assert list(row)[:6] == ["path", "expected", "actual", "absent", "unexpected", "matches"]
+                assert set(list(row)[6:]) <= {"n_differing", "cut", "expected_digest", "actual_digest"}
+        for replay in each["replays"]:
+            assert list(replay) == ["criterion", "control", "fault", "diverged"]
 
 
 def test_cases_stand_in_the_suites_order_each_source_before_its_copies(engine: Engine) -> None:
@@ -88,15 +92,31 @@ def test_a_case_shows_its_output_its_verdicts_and_each_compared_path(engine: Eng
             "status": "failed",
             "reason": None,
             "compared": [
-                {"path": "$", "expected": {**state, "balance": 1}, "actual": state, "absent": False, "matches": False},
-                {"path": "balance", "expected": 1, "actual": 0, "absent": False, "matches": False},
+                {
+                    "path": "$",
+                    "expected": {**state, "balance": 1},
+                    "actual": state,
+                    "absent": False,
+                    "unexpected": False,
+                    "matches": False,
+                },
+                {"path": "balance", "expected": 1, "actual": 0, "absent": False, "unexpected": False, "matches": False},
             ],
         },
         {
             "criterion": "answer",
             "status": "passed",
             "reason": None,
-            "compared": [{"path": "answer", "expected": "done", "actual": "done", "absent": False, "matches": True}],
+            "compared": [
+                {
+                    "path": "answer",
+                    "expected": "done",
+                    "actual": "done",
+                    "absent": False,
+                    "unexpected": False,
+                    "matches": True,
+                }
+            ],
         },
         {"criterion": "recovers_from_error_at_pay", "status": "passed", "reason": "recovered", "compared": []},
         {
@@ -106,6 +126,20 @@ def test_a_case_shows_its_output_its_verdicts_and_each_compared_path(engine: Eng
             "compared": [],
         },
     ]
+
+
+def test_a_case_shows_its_replays_by_criterion_and_its_recording_without_what_only_a_replay_reads(
+    engine: Engine,
+) -> None:
+    good, raised = (document(engine, ids={name})["cases"][0] for name in ("good", "raises"))
+    assert good["replays"] == [
+        {"criterion": "recovers_from_error_at_pay", "control": "ok", "fault": "ok", "diverged": None}
+    ]
+    assert raised["replays"] == []
+    assert [step["tool_name"] for step in good["trajectory"]["steps"] if step["kind"] == "tool_call"] == ["pay"]
+    assert all("payload" not in each for each in good["trajectory"]["checkpoints"])
+    assert "answers" not in good["trajectory"]
+    assert (good["left_tasks"], good["left_threads"]) == (0, 0)
 
 
 def test_a_case_that_raised_shows_why_and_no_output(engine: Engine) -> None:
@@ -147,8 +181,8 @@ def test_an_edited_case_shows_no_execution_of_the_case_it_was(tmp_path: Path) ->
     for case_id in ("good", "new"):
         panel = load_run(engine.project).case(case_id)
         assert (panel.execution, panel.state, panel.replays) == (None, None, ())
-        assert panel.members()["execution"] is None
-        assert panel.members()["output"] is None
+        (shown,) = document(engine, ids={case_id})["cases"]
+        assert (shown["execution"], shown["output"], shown["trajectory"], shown["replays"]) == (None, None, None, [])
     assert load_run(engine.project).case("wrong").execution is not None
 
 
