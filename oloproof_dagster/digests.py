@@ -58,6 +58,23 @@ def json_in_order(value: Any) -> str:
     return _checked(value, dump_in_order)[0]
 
 
+def copy_in_order(value: Any) -> tuple[str, Any]:
+    """The text that `json_in_order` gives and a deep copy read back from that text."""
+    return _checked(value, dump_in_order)
+
+
+def json_of_json(value: Any) -> str:
+    """The JSON text in order of a value whose parts were read from JSON, so that only its depth has to be checked.
+
+    Raises:
+        NotJSON: it is nested deeper than JSON is read here.
+    """
+    text = dump_in_order(value)
+    if deeper_than(MOST_LEVELS, value, text):
+        raise NotJSON("$", f"is nested more than {MOST_LEVELS} levels deep")
+    return text
+
+
 def canonical_copy(value: Any) -> tuple[str, Any]:
     """The canonical text of a value and a deep copy read back from that text."""
     return _checked(value, dump)

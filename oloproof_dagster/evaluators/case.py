@@ -20,7 +20,8 @@ FindReplay = Callable[["CaseEvidence", AgentCheckpoint, ReplayChange], ReplayRow
 
 
 class CaseEvidence:
-    """One case and trial and what is recorded of it; values are read from their texts when they are first asked for.
+    """One case and trial and what is recorded of it; values are read from their texts when they are first asked for,
+    and a copy's state that has the text of its source's is the same value.
 
     `execution` is None where nothing is recorded under the case's key; `source` is the source case's evidence in the
     same trial.
@@ -59,12 +60,18 @@ class CaseEvidence:
     @cached_property
     def initial_state(self) -> Any:
         """The state the case starts from, or ABSENT."""
-        return ABSENT if self.case.initial_state is None else parse_canonical(self.case.initial_state)
+        text, source = self.case.initial_state, self.source
+        if source is not None and source.case.initial_state == text:
+            return source.initial_state
+        return ABSENT if text is None else parse_canonical(text)
 
     @cached_property
     def state(self) -> Any:
         """The state left behind, or ABSENT; a snapshot that is null is a state."""
-        return ABSENT if self.state_text is None else parse_canonical(self.state_text)
+        text, source = self.state_text, self.source
+        if source is not None and source.state_text == text:
+            return source.state
+        return ABSENT if text is None else parse_canonical(text)
 
     @cached_property
     def output(self) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from oloproof_dagster.digests import json_in_order
+from oloproof_dagster.digests import json_of_json
 from oloproof_dagster.errors import NotJSON
 from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.custom import PythonEvaluator
@@ -124,7 +124,7 @@ class Criterion:
 
 
 def _text(value: Any) -> JSONText | None:
-    return JSONText(json_in_order(value)) if value else None
+    return JSONText(json_of_json(value)) if value else None
 
 
 def _too_deep() -> Verdict:

@@ -4,11 +4,12 @@ import os
 from collections.abc import Callable
 from typing import Any, get_args
 
-from oloproof_dagster.digests import canonical_json
+from oloproof_dagster.digests import canonical_json, copy_in_order
 from oloproof_dagster.errors import NotJSON
 from oloproof_dagster.evaluators.case import CaseEvidence, CaseView
 from oloproof_dagster.evaluators.verdict import Status, Verdict, failed, missing, passed
 from oloproof_dagster.records.comparison import Compared
+from oloproof_dagster.records.paths import ABSENT
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.system.interrupts import INTERRUPTS
 
@@ -97,13 +98,19 @@ def _as_stored(found: Any) -> Verdict:
         raise _Unusable(f"returned a Verdict that is {status} without a reason")
     try:
         rows = tuple(found.compared)
-        canonical_json([reason, detail, [row.members() for row in rows if type(row) is Compared]])
+        wrong = next((row for row in rows if type(row) is not Compared), None)
+        if wrong is not None:
+            raise _Unusable(f"returned a Verdict that cannot be stored: compared holds {type(wrong).__name__}")
+        canonical_json([reason, detail])
+        return Verdict(known[status], reason, detail, tuple(map(_copied, rows)))
     except (NotJSON, AttributeError, TypeError) as error:
         raise _Unusable(f"returned a Verdict that cannot be stored: {error}") from None
-    wrong = next((row for row in rows if type(row) is not Compared), None)
-    if wrong is not None:
-        raise _Unusable(f"returned a Verdict that cannot be stored: compared holds {type(wrong).__name__}")
-    return Verdict(known[status], reason, detail, rows)
+
+
+def _copied(row: Compared) -> Compared:
+    """The row made anew of values that nobody else holds."""
+    values = (row.path, row.expected, row.actual, row.matches)
+    return Compared(*(each if each is ABSENT else copy_in_order(each)[1] for each in values))
 
 
 def _text(value: Any) -> str | None:

@@ -52,12 +52,15 @@ class RelationEvaluator:
         return None if None in sides else all(sides)
 
     def _idle(self, side: CaseEvidence) -> bool | None:
-        called = None if side.trajectory is None else bool(side.trajectory.calls)
-        changed = None
+        knows = False
         if side.state is not ABSENT and side.initial_state is not ABSENT:
             comparison = self._comparison.on(side.initial_state, side.state)
-            changed = not comparison.equal(side.initial_state, side.state)
-        return None if called is None and changed is None else not (called or changed)
+            if not comparison.equal(side.initial_state, side.state):
+                return False
+            knows = True
+        if side.trajectory is not None:  # not read where the state shows it
+            return not side.trajectory.calls
+        return True if knows else None
 
     def _same_output(self, source: CaseEvidence, derived: CaseEvidence) -> Verdict:
         wanted, found = lookup(source.output, self._field), lookup(derived.output, self._field)

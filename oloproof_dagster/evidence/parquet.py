@@ -57,6 +57,7 @@ class Writer(Generic[Row]):
         self._path, self._table = path, table
         self._hasher, self._n_rows = hashlib.sha256(), 0
         self._content = [table.columns.index(column) for column in table.content]
+        self._texts = [i for i, field in enumerate(table.schema) if field.type in (pa.string(), pa.large_string())]
         self._values = operator.attrgetter(*table.columns)
         self._batch: list[tuple[Any, ...]] = []
         self._n_bytes = 0
@@ -69,7 +70,7 @@ class Writer(Generic[Row]):
         values = self._values(row)
         line = dump([values[i] for i in self._content]).encode()
         self._hasher.update(line + b"\n")
-        self._n_bytes += sum(len(each) for each in values if type(each) is str)
+        self._n_bytes += sum(len(values[i]) for i in self._texts if values[i])
         self._batch.append(values)
         if len(self._batch) >= GROUP_ROWS or self._n_bytes >= GROUP_BYTES:
             self._write()

@@ -4,6 +4,7 @@ import decimal
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import Any, Literal
 
 from oloproof_dagster.digests import integers_of_any_size
@@ -61,6 +62,8 @@ class Comparison:
 
     def equal(self, expected: Any, actual: Any, at: Path = ()) -> bool:
         """Whether `actual` is what `expected` says; `at` is where the two stand in the whole value."""
+        if not (self.ignored or self.unordered or self.ignored_new or self.tolerance is not None):
+            return _alike(expected, actual, self.mode == "subset")
         if self.ignores(at):
             return True
         if isinstance(expected, dict):
@@ -178,6 +181,23 @@ def can_be_paired(fits: list[list[int]]) -> bool:
     return True
 
 
+def _alike(expected: Any, actual: Any, subset: bool) -> bool:
+    """Equality where nothing is left out and no list is a multiset, so that it does not matter where a value stands."""
+    if expected is actual:
+        return True
+    if isinstance(expected, dict):
+        if not isinstance(actual, dict) or not (subset or len(expected) == len(actual)):
+            return False
+        return all(key in actual and _alike(value, actual[key], subset) for key, value in expected.items())
+    if isinstance(expected, list):
+        if not isinstance(actual, list) or len(expected) != len(actual):
+            return False
+        return all(_alike(e, a, subset) for e, a in zip(expected, actual, strict=True))
+    if isinstance(expected, bool) or isinstance(actual, bool):
+        return False  # else they were the same
+    return bool(expected == actual)
+
+
 def _any_matches(patterns: tuple[Path, ...], path: Path) -> bool:
     return any(
         len(pattern) == len(path) and all(p in ("*", part) for p, part in zip(pattern, path, strict=True))
@@ -237,54 +257,31 @@ MOST_DIFFERENCES = 200
 
 
 def differences(comparison: Comparison, expected: Any, actual: Any, at: Path = ()) -> tuple[Compared, ...]:
-    """A row for each leaf at which two values differ, found with DeepDiff; none where they are equal, and at most
+    """A row for each leaf at which two values differ, by path; none where they are equal, and at most
     MOST_DIFFERENCES."""
-    from deepdiff import DeepDiff  # half a second to import, and only a failed comparison needs it
-
-    class Judge:
-        """Our own equality at every pair, so that DeepDiff reports what the verdict was decided on."""
-
-        def match(self, level: Any) -> bool:
-            return True
-
-        def give_up_diffing(self, level: Any, diff_instance: Any) -> bool:
-            path = _path_of(level, at)
-            if comparison.equal(level.t1, level.t2, path):
-                return True
-            deeper = _has_leaves(comparison, level.t1, level.t2, path)
-            if not deeper:
-                diff_instance.custom_report_result("differs", level)
-            return not deeper
-
-    diff = DeepDiff(
-        expected,
-        actual,
-        view="tree",
-        custom_operators=[Judge()],
-        zip_ordered_iterables=True,
-        threshold_to_diff_deeper=0,
-        ignore_private_variables=False,  # else keys that start with two underscores are passed over
-    )
-    rows = sorted(_rows(comparison, diff, at), key=lambda row: row.path)
-    return tuple(rows[:MOST_DIFFERENCES])
+    rows: list[Compared] = []
+    _differ(comparison, expected, actual, at, rows)
+    return tuple(sorted(rows, key=lambda row: row.path)[:MOST_DIFFERENCES])
 
 
-def _rows(comparison: Comparison, diff: Any, at: Path) -> Iterator[Compared]:
-    for kind in (
-        "differs",
-        "dictionary_item_added",
-        "dictionary_item_removed",
-        "iterable_item_added",
-        "iterable_item_removed",
-    ):
-        added, removed = kind.endswith("_added"), kind.endswith("_removed")
-        if kind == "dictionary_item_added" and comparison.mode == "subset":
-            continue
-        for level in diff.get(kind, ()):
-            path = _path_of(level, at)
-            if not comparison.ignores(path):
-                yield Compared(show_path(path), ABSENT if added else level.t1, ABSENT if removed else level.t2, False)
+def _differ(comparison: Comparison, expected: Any, actual: Any, at: Path, rows: list[Compared]) -> None:
+    if expected is ABSENT or actual is ABSENT:
+        if not comparison.ignores(at):
+            rows.append(Compared(show_path(at), expected, actual, False))
+    elif not _has_leaves(comparison, expected, actual, at):
+        if not comparison.equal(expected, actual, at):
+            rows.append(Compared(show_path(at), expected, actual, False))
+    elif not comparison.ignores(at):
+        for key, e, a in _members(comparison, expected, actual):
+            _differ(comparison, e, a, (*at, key), rows)
 
 
-def _path_of(level: Any, at: Path) -> Path:
-    return (*at, *map(str, level.path(output_format="list")))
+def _members(comparison: Comparison, expected: Any, actual: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The members of two objects or two lists side by side, ABSENT where one of the two has none."""
+    if isinstance(expected, list):
+        pairs = zip_longest(expected, actual, fillvalue=ABSENT)
+        yield from ((str(position), e, a) for position, (e, a) in enumerate(pairs))
+        return
+    yield from ((key, e, actual.get(key, ABSENT)) for key, e in expected.items())
+    if comparison.mode != "subset":
+        yield from ((key, ABSENT, a) for key, a in actual.items() if key not in expected)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from oloproof_dagster.digests import canonical_of, dump, dump_in_order, json_in_order, parse_canonical, sha256
+from oloproof_dagster.digests import canonical_of, copy_in_order, dump, dump_in_order, parse_canonical, sha256
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
 
 StepKind = Literal["message", "tool_call", "tool_result", "observation", "decision", "final", "handoff"]
@@ -148,8 +148,8 @@ def recorded_text(trajectory: Any) -> str:
             if not isinstance(trajectory, dict):
                 raise MalformedTrajectory(f"expected an AgentTrajectory, got {type(trajectory).__name__}")
             trajectory = AgentTrajectory.model_validate(trajectory)
-        text = json_in_order(_members(trajectory))
-        from_text(text)  # model_copy, model_construct and subclasses go past validation
+        text, copy = copy_in_order(_members(trajectory))
+        AgentTrajectory.model_validate(copy)  # model_copy, model_construct and subclasses go past validation
         return text
     except ValidationError as error:
         raise MalformedTrajectory(why_malformed(error)) from None
@@ -197,7 +197,7 @@ def digest_without_latency(text: str) -> str:
 
 
 def _members(trajectory: AgentTrajectory) -> dict[str, Any]:
-    """Plain members, defaults left out; values are taken as they are, so that json_in_order can judge them."""
+    """Plain members, defaults left out; values are taken as they are, so that copy_in_order can judge them."""
     members: dict[str, Any] = {
         "steps": [_given(step) for step in trajectory.steps],
         "terminal_status": trajectory.terminal_status,

@@ -4,6 +4,7 @@ import decimal
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -237,6 +238,17 @@ def test_a_tolerance_agrees_with_exact_rational_arithmetic(
 )
 def test_ignored_paths_are_left_out_on_both_sides(ignored: str, expected: Any, actual: Any, agree: bool) -> None:
     assert Comparison(ignored=(parse_path(ignored),)).equal(expected, actual) is agree
+
+
+NOWHERE = ("no key of any value",)
+
+
+@unhurried
+@given(two_values(), st.sampled_from([EXACT, SUBSET]))
+def test_a_path_that_is_nowhere_changes_no_comparison(pair: tuple[Any, Any], how: Comparison) -> None:
+    for beside in (replace(how, ignored=(NOWHERE,)), replace(how, unordered=(NOWHERE,))):
+        assert how.equal(*pair) == beside.equal(*pair)
+        assert compare_at(how, (), *pair) == compare_at(beside, (), *pair)
 
 
 @unhurried

@@ -593,6 +593,17 @@ def test_a_python_check_can_show_the_paths_that_it_compared() -> None:
     assert compared(row) == [("reply", "yes", None, True, False), ("tone", "kind", "kind", False, True)]
 
 
+def test_what_a_python_check_compared_is_what_it_was_when_the_check_returned() -> None:
+    held = {"n": 1}
+
+    def check(case: Any) -> Verdict:
+        return Verdict("failed", compared=(Compared("a", held, ABSENT, False),))
+
+    verdict = criterion(PYTHON, check).evaluator.judge(evidence())
+    held["n"] = 2
+    assert verdict.compared == (Compared("a", {"n": 1}, ABSENT, False),)
+
+
 NONSENSE: list[tuple[Any, str]] = [
     (None, "returned NoneType, expected a bool or a Verdict"),
     (1, "returned int"),
