@@ -56,8 +56,9 @@ class Writer(Generic[Row]):
     def __init__(self, path: Path, table: Table[Row]) -> None:
         self._path, self._table = path, table
         self._hasher, self._n_rows = hashlib.sha256(), 0
-        self._content = [table.columns.index(column) for column in table.content]
-        self._texts = [i for i, field in enumerate(table.schema) if field.type in (pa.string(), pa.large_string())]
+        self._content = operator.attrgetter(*table.content)
+        texts = (field.name for field in table.schema if field.type in (pa.string(), pa.large_string()))
+        self._beside = [table.columns.index(name) for name in texts if name not in table.content]
         self._values = operator.attrgetter(*table.columns)
         self._batch: list[tuple[Any, ...]] = []
         self._n_bytes = 0
@@ -68,9 +69,12 @@ class Writer(Generic[Row]):
     def add(self, row: Row) -> None:
         """Takes one row."""
         values = self._values(row)
-        line = dump([values[i] for i in self._content]).encode()
-        self._hasher.update(line + b"\n")
-        self._n_bytes += sum(len(values[i]) for i in self._texts if values[i])
+        line = dump(self._content(row)).encode()
+        self._hasher.update(line)
+        self._hasher.update(b"\n")
+        self._n_bytes += len(line)
+        for column in self._beside:  # texts that the digest leaves out
+            self._n_bytes += len(values[column] or "")
         self._batch.append(values)
         if len(self._batch) >= GROUP_ROWS or self._n_bytes >= GROUP_BYTES:
             self._write()

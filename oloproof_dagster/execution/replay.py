@@ -69,7 +69,11 @@ class Recording:
 
     def __init__(self, text: str, state: str | None, trial: int) -> None:
         self.text, self.state, self.trial = text, state, trial
-        self.digest = digest_without_latency(text)
+
+    @cached_property
+    def digest(self) -> str:
+        """What replay keys take of the recording."""
+        return digest_without_latency(self.text)
 
     @cached_property
     def trajectory(self) -> AgentTrajectory:
@@ -101,15 +105,24 @@ def sources(
     for case in suite:
         if case.source_case is not None:
             continue
-        found: dict[str, Recording] = {}
+        found: list[Recording] = []
         for trial in range(trials):
             key = execution_key(identity, case, trial)
             row = executions.get(key)
             if row is not None and row.status == "ok" and row.trajectory is not None:
                 state = states.get(key)
-                recording = Recording(row.trajectory, state.state if state else None, trial)
-                found.setdefault(f"{recording.digest} {recording.drawn_trial}", recording)
-        yield Source(case, tuple(found.values()))
+                found.append(Recording(row.trajectory, state.state if state else None, trial))
+        yield Source(case, _distinct(found))
+
+
+def _distinct(recordings: list[Recording]) -> tuple[Recording, ...]:
+    """The first of each that are equal."""
+    if len(recordings) < 2:  # nothing to compare, so no digest is taken
+        return tuple(recordings)
+    found: dict[tuple[str, int | None], Recording] = {}
+    for each in recordings:
+        found.setdefault((each.digest, each.drawn_trial), each)
+    return tuple(found.values())
 
 
 def replay_all(
