@@ -118,7 +118,10 @@ class Criterion:
     def _noop(self, verdict: Verdict, evidence: CaseEvidence) -> bool | None:
         if verdict.status == "not_applicable" or verdict.reason == VerdictReason.PATH_AMBIGUOUS:
             return None
-        found = self.evaluator.noop(evidence)
+        try:
+            found = self.evaluator.noop(evidence)
+        except PathAmbiguous:  # in a state that the verdict itself does not look at
+            return None
         # Of a relation only the passed pairs count; a state criterion may be satisfied beforehand by a failed case.
         return found and verdict.status == "passed" if self.reads_pairs else found
 

@@ -48,19 +48,16 @@ class RelationEvaluator:
         """Whether neither side called a tool or changed its world; None where neither was recorded of one of them."""
         if evidence.source is None:
             return None
-        sides = [self._idle(each) for each in (evidence.source, evidence)]
-        return None if None in sides else all(sides)
+        sides = (evidence.source, evidence)
+        return all(map(self._is_idle, sides)) if all(map(_shows_actions, sides)) else None
 
-    def _idle(self, side: CaseEvidence) -> bool | None:
-        knows = False
-        if side.state is not ABSENT and side.initial_state is not ABSENT:
+    def _is_idle(self, side: CaseEvidence) -> bool:
+        if _has_both_states(side):
             comparison = self._comparison.on(side.initial_state, side.state)
             if not comparison.equal(side.initial_state, side.state):
                 return False
-            knows = True
-        if side.trajectory is not None:  # not read where the state shows it
-            return not side.trajectory.calls
-        return True if knows else None
+        # Not read where the state shows that the side acted.
+        return side.trajectory is None or not side.trajectory.calls
 
     def _same_output(self, source: CaseEvidence, derived: CaseEvidence) -> Verdict:
         wanted, found = lookup(source.output, self._field), lookup(derived.output, self._field)
@@ -86,6 +83,15 @@ class RelationEvaluator:
             return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
         comparison = self._comparison.on(derived.initial_state, source.state, derived.state)
         return by_comparison(compare_at(comparison, (), source.state, derived.state))
+
+
+def _has_both_states(side: CaseEvidence) -> bool:
+    return side.state_text is not None and side.case.initial_state is not None
+
+
+def _shows_actions(side: CaseEvidence) -> bool:
+    """Whether something is recorded that shows whether a side acted."""
+    return side.trajectory_text is not None or _has_both_states(side)
 
 
 def _may_yet_agree(wanted: list[Any], found: list[Any], source: AgentTrajectory, derived: AgentTrajectory) -> bool:

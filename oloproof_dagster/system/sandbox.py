@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from oloproof_dagster.digests import json_in_order, parse_canonical
 from oloproof_dagster.errors import MalformedTrajectory, NotJSON
@@ -37,7 +37,8 @@ from oloproof_dagster.system.reset_check import ResetCheck, World, in_words
 BELIEVING = SandboxDeclaration.model_validate({"verify_reset": False})
 """A sandbox whose resets are believed."""
 
-Left = TypeVar("Left")
+PLAIN = frozenset({type(None), bool, int, float, str, list, dict})
+"""The types of what most calls return, of which nothing has to be awaited."""
 
 
 class _Failed(Exception):
@@ -216,7 +217,7 @@ class Sandbox:
         """The one place where the system is called; awaits what it returns where that is awaitable."""
         try:
             value = function()
-            if inspect.isawaitable(value):
+            if type(value) not in PLAIN and inspect.isawaitable(value):
                 value = self._await(value)
             self._leave_a_fork()
             INTERRUPTS.insist()

@@ -3,7 +3,7 @@
 import decimal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,10 @@ import pytest
 
 from oloproof_dagster.digests import MOST_LEVELS, canonical_json
 from oloproof_dagster.evaluators.case import CaseEvidence, CaseView
+from oloproof_dagster.evaluators.relation import RelationEvaluator
 from oloproof_dagster.evaluators.verdict import Verdict
+from oloproof_dagster.evaluators.volatile import Volatile
+from oloproof_dagster.project.evaluator_keys import MetamorphicRelation
 from oloproof_dagster.records.comparison import Compared
 from oloproof_dagster.records.paths import ABSENT
 from oloproof_dagster.records.reasons import VerdictReason
@@ -602,6 +605,15 @@ def test_what_a_python_check_compared_is_what_it_was_when_the_check_returned() -
     verdict = criterion(PYTHON, check).evaluator.judge(evidence())
     held["n"] = 2
     assert verdict.compared == (Compared("a", {"n": 1}, ABSENT, False),)
+
+
+def test_an_ambiguous_path_in_a_state_that_a_relation_does_not_compare_costs_no_verdict() -> None:
+    seats = {"seats": [{"id": "x"}, {"id": "x"}]}
+    side = {"initial": seats, "state": seats, "output": {"text": "done"}}
+    relation = criterion({"type": "metamorphic_relation", "relation": "same_output"})
+    volatile = RelationEvaluator(MetamorphicRelation.model_validate(relation.declared), Volatile(("seats[id=x]",)))
+    row = replace(relation, evaluator=volatile).row(evidence(**side, source=evidence(**side)))
+    assert (row.status, row.noop) == ("passed", None)
 
 
 NONSENSE: list[tuple[Any, str]] = [
