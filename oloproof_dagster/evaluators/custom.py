@@ -109,8 +109,10 @@ def _as_stored(found: Any) -> Verdict:
 
 def _copied(row: Compared) -> Compared:
     """The row made anew of values that nobody else holds."""
-    values = (row.path, row.expected, row.actual, row.matches)
-    return Compared(*(each if each is ABSENT else copy_in_order(each)[1] for each in values))
+    path, expected, actual, matches = (
+        each if each is ABSENT else copy_in_order(each)[1] for each in (row.path, row.expected, row.actual, row.matches)
+    )
+    return Compared(path, expected, actual, matches)
 
 
 def _text(value: Any) -> str | None:
