@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oloproof_dagster.evaluators.verdict import Verdict as Verdict
     from oloproof_dagster.project.project import Project as Project
     from oloproof_dagster.project.project import load_project as load_project
-    from oloproof_dagster.records.comparison import Compared as Compared
+    from oloproof_dagster.records.compared import Compared as Compared
     from oloproof_dagster.records.faults import ToolFault as ToolFault
     from oloproof_dagster.records.replay_change import ReplayChange as ReplayChange
     from oloproof_dagster.records.replay_change import Replayed as Replayed
@@ -46,7 +46,7 @@ _HOME = {
     "AgentTrajectory": "records.trajectory",
     "AgentUsage": "records.trajectory",
     "CaseView": "evaluators.case",
-    "Compared": "records.comparison",
+    "Compared": "records.compared",
     "ConfigError": "errors",
     "EvidenceError": "errors",
     "EvidenceStore": "resources",

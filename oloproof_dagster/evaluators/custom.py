@@ -8,7 +8,7 @@ from oloproof_dagster.digests import canonical_json, copy_in_order
 from oloproof_dagster.errors import NotJSON
 from oloproof_dagster.evaluators.case import CaseEvidence, CaseView
 from oloproof_dagster.evaluators.verdict import Status, Verdict, failed, missing, passed
-from oloproof_dagster.records.comparison import Compared
+from oloproof_dagster.records.compared import Compared
 from oloproof_dagster.records.paths import ABSENT
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.system.interrupts import INTERRUPTS

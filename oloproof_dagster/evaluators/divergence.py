@@ -6,7 +6,8 @@ from typing import Any, Literal
 from oloproof_dagster.evaluators.call_order import Pair
 from oloproof_dagster.evaluators.call_results import result_of
 from oloproof_dagster.project.evaluator_keys import FaultRecovery
-from oloproof_dagster.records.comparison import Comparison, compare_at
+from oloproof_dagster.records.compared import compare_at
+from oloproof_dagster.records.comparison import Comparison
 from oloproof_dagster.records.paths import ABSENT, Path, parse_path
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.trajectory import AgentStep, AgentTrajectory

@@ -5,7 +5,8 @@ from typing import Any
 from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
 from oloproof_dagster.project.evaluator_keys import Contains, ExactMatch
-from oloproof_dagster.records.comparison import Compared, json_equal
+from oloproof_dagster.records.compared import Compared
+from oloproof_dagster.records.comparison import json_equal
 from oloproof_dagster.records.paths import ABSENT, lookup, parse_path, show_path
 from oloproof_dagster.records.reasons import VerdictReason
 

@@ -8,7 +8,8 @@ from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
 from oloproof_dagster.evaluators.volatile import NOTHING_VOLATILE, Volatile
 from oloproof_dagster.project.evaluator_keys import MetamorphicRelation
-from oloproof_dagster.records.comparison import EXACT, compare_at, json_equal
+from oloproof_dagster.records.compared import compare_at
+from oloproof_dagster.records.comparison import EXACT, json_equal
 from oloproof_dagster.records.paths import ABSENT, lookup, parse_path, show_path
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.trajectory import AgentStep, AgentTrajectory

@@ -8,7 +8,8 @@ from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.verdict import Verdict, by_comparison, missing, not_applicable
 from oloproof_dagster.evaluators.volatile import NOTHING_VOLATILE, Volatile
 from oloproof_dagster.project.evaluator_keys import StateMatches, StateUnchanged
-from oloproof_dagster.records.comparison import Comparison, compare_at
+from oloproof_dagster.records.compared import compare_at
+from oloproof_dagster.records.comparison import Comparison
 from oloproof_dagster.records.patches import patched
 from oloproof_dagster.records.paths import ABSENT, Path, lookup, matching, parse_path, show_path
 from oloproof_dagster.records.reasons import VerdictReason

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from oloproof_dagster.records.comparison import Compared
+from oloproof_dagster.records.compared import Compared
 from oloproof_dagster.records.reasons import VerdictReason
 
 Status = Literal["passed", "failed", "missing", "not_applicable"]

@@ -2,13 +2,12 @@
 
 import decimal
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
-from itertools import zip_longest
 from typing import Any, Literal
 
 from oloproof_dagster.digests import integers_of_any_size
-from oloproof_dagster.records.paths import ABSENT, Path, Pick, by_position, lookup, show_path
+from oloproof_dagster.records.paths import ABSENT, Path, Pick, by_position, lookup
 
 Mode = Literal["exact", "subset"]
 
@@ -203,85 +202,3 @@ def _any_matches(patterns: tuple[Path, ...], path: Path) -> bool:
         len(pattern) == len(path) and all(p in ("*", part) for p, part in zip(pattern, path, strict=True))
         for pattern in patterns
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """One compared path. `expected` is what was wanted (or was there before); `absent`: the actual side lacks it.
-
-    `expected` is ABSENT where the actual side holds something that nobody expected.
-    """
-
-    path: str
-    expected: Any
-    actual: Any
-    matches: bool
-
-    @property
-    def absent(self) -> bool:
-        """Whether the actual value is not there."""
-        return self.actual is ABSENT
-
-    def members(self) -> dict[str, Any]:
-        """The row as JSON members; an absent side is null there, and marked `absent` or `unexpected`."""
-        row = {
-            "path": self.path,
-            "expected": None if self.expected is ABSENT else self.expected,
-            "actual": None if self.absent else self.actual,
-            "absent": self.absent,
-            "matches": self.matches,
-        }
-        return row | {"unexpected": True} if self.expected is ABSENT else row
-
-
-def compare_at(comparison: Comparison, path: Path, expected: Any, actual: Any) -> tuple[Compared, ...]:
-    """The row for one path and, where it fails on two objects or two lists, a row for each leaf that differs."""
-    matches = actual is not ABSENT and comparison.equal(expected, actual, path)
-    row = Compared(show_path(path), expected, actual, matches)
-    if matches or not _has_leaves(comparison, expected, actual, path):
-        return (row,)
-    try:
-        return (row, *differences(comparison, expected, actual, path))
-    except RecursionError:  # too deep to be walked; that the two differ stands all the same
-        return (row,)
-
-
-def _has_leaves(comparison: Comparison, expected: Any, actual: Any, at: Path) -> bool:
-    """Whether a difference between two values lies further down: in two objects or two ordered lists."""
-    if isinstance(expected, dict):
-        return isinstance(actual, dict)
-    return isinstance(expected, list) and isinstance(actual, list) and not comparison.is_unordered(at)
-
-
-MOST_DIFFERENCES = 200
-
-
-def differences(comparison: Comparison, expected: Any, actual: Any, at: Path = ()) -> tuple[Compared, ...]:
-    """A row for each leaf at which two values differ, by path; none where they are equal, and at most
-    MOST_DIFFERENCES."""
-    rows: list[Compared] = []
-    _differ(comparison, expected, actual, at, rows)
-    return tuple(sorted(rows, key=lambda row: row.path)[:MOST_DIFFERENCES])
-
-
-def _differ(comparison: Comparison, expected: Any, actual: Any, at: Path, rows: list[Compared]) -> None:
-    if expected is ABSENT or actual is ABSENT:
-        if not comparison.ignores(at):
-            rows.append(Compared(show_path(at), expected, actual, False))
-    elif not _has_leaves(comparison, expected, actual, at):
-        if not comparison.equal(expected, actual, at):
-            rows.append(Compared(show_path(at), expected, actual, False))
-    elif not comparison.ignores(at):
-        for key, e, a in _members(comparison, expected, actual):
-            _differ(comparison, e, a, (*at, key), rows)
-
-
-def _members(comparison: Comparison, expected: Any, actual: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The members of two objects or two lists side by side, ABSENT where one of the two has none."""
-    if isinstance(expected, list):
-        pairs = zip_longest(expected, actual, fillvalue=ABSENT)
-        yield from ((str(position), e, a) for position, (e, a) in enumerate(pairs))
-        return
-    yield from ((key, e, actual.get(key, ABSENT)) for key, e in expected.items())
-    if comparison.mode != "subset":
-        yield from ((key, ABSENT, a) for key, a in actual.items() if key not in expected)

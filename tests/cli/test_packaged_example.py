@@ -40,6 +40,7 @@ RELEASE_RUN: dict[str, Any] = {
         "rule_id": str, "metric": str, "state": str, "reasons": [str], "direction": str, "threshold": float,
         "estimate": float, "lower": float, "upper": float, "method": str, "n_eligible": int, "n_observed": int,
         "n_passed": int, "n_missing": int, "n_excluded": int, "n_clusters": int, "advice": str,
+        "evidence": str,
     }],
     "metrics": [{
         "metric": str, "estimate": float, "lower": float, "upper": float, "confidence_level": float, "method": str,
@@ -61,20 +62,25 @@ CASE_PANELS: dict[str, Any] = {
         "output": object,
         "verdicts": [{
             "criterion": str, "status": str, "reason": str,
-            "compared": [{"path": str, "expected": object, "actual": object, "absent": bool, "matches": bool}],
+            "compared": [{
+                "path": str, "expected": object, "actual": object, "absent": bool, "unexpected": bool, "matches": bool,
+            }],
         }],
+        "replays": [{"criterion": str, "control": str, "fault": str, "diverged": object}],
+        "trajectory": object, "left_tasks": int, "left_threads": int,
     }],
 }  # fmt: skip
+WHERE_SET = {"$.metrics": {"noop_passed"}, "$.cases.verdicts.compared": {"n_differing"}}
 NULLABLE = {
     "estimate", "lower", "upper", "method", "n_clusters", "advice",
-    "source_case", "transform", "error", "reason",
+    "source_case", "transform", "error", "reason", "fault",
 }  # fmt: skip
 
 
 def assert_shaped(value: Any, shape: Any, where: str = "$") -> None:
     """Exactly these keys, values of these types, null only where the format allows it."""
     if isinstance(shape, dict):
-        keys = set(value) - ({"noop_passed"} if where.startswith("$.metrics") else set())
+        keys = set(value) - WHERE_SET.get(where, set())
         assert keys == set(shape), where
         for key, inner in shape.items():
             if value[key] is not None or key not in NULLABLE:

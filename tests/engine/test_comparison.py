@@ -11,17 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oloproof_dagster.digests import canonical_copy
-from oloproof_dagster.records.comparison import (
-    EXACT,
-    MOST_DIFFERENCES,
-    Compared,
-    Comparison,
-    can_be_paired,
-    compare_at,
-    differences,
-    json_equal,
-)
+from oloproof_dagster.digests import canonical_copy, json_in_order
+from oloproof_dagster.records.compared import MOST_DIFFERENCES, Compared, compare_at, differences, value_digest
+from oloproof_dagster.records.comparison import EXACT, Comparison, can_be_paired, json_equal
 from oloproof_dagster.records.paths import ABSENT, lookup, parse_path, show_path
 
 unhurried = settings(deadline=None)  # on a busy machine an example may take long
@@ -465,6 +457,27 @@ def test_a_path_that_the_actual_side_lacks_is_one_row_absent_and_never_null() ->
     assert row.members() == {"path": "a", "expected": None, "actual": None, "absent": True, "matches": False}
     (row,) = compare_at(EXACT, ("a",), None, None)
     assert row.members() == {"path": "a", "expected": None, "actual": None, "absent": False, "matches": True}
+
+
+def test_a_whole_value_whose_leaves_follow_holds_their_number_in_place_of_itself() -> None:
+    expected, actual = {str(n): n for n in range(60)}, {str(n): -1 for n in range(60)}
+    first, *leaves = compare_at(EXACT, (), expected, actual)
+    members = {"path": "$", "expected": None, "actual": None, "absent": False, "matches": False, "n_differing": 60}
+    assert first.members() == members
+    assert len(leaves) == 50
+    at_a_path, *_ = compare_at(EXACT, ("orders",), {"a": 1}, {"a": 2})
+    assert (at_a_path.members()["expected"], at_a_path.members()["n_differing"]) == ({"a": 1}, 1)
+
+
+@given(VALUES, VALUES)
+def test_a_long_value_is_its_first_2000_characters_beside_its_digest(expected: Any, actual: Any) -> None:
+    long = {"z": expected, "pad": "x" * 2_000, "a": actual}
+    row = Compared("world", long, actual, False).members()
+    assert row["cut"]
+    assert row["expected"] == json_in_order(long)[:2_000]
+    assert row["expected_digest"] == value_digest(dict(reversed(long.items())))
+    assert row["actual"] == actual
+    assert "actual_digest" not in row
 
 
 def test_what_nobody_expected_is_told_from_an_expected_null() -> None:

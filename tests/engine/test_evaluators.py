@@ -15,7 +15,7 @@ from oloproof_dagster.evaluators.relation import RelationEvaluator
 from oloproof_dagster.evaluators.verdict import Verdict
 from oloproof_dagster.evaluators.volatile import Volatile
 from oloproof_dagster.project.evaluator_keys import MetamorphicRelation
-from oloproof_dagster.records.comparison import Compared
+from oloproof_dagster.records.compared import Compared
 from oloproof_dagster.records.paths import ABSENT
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.tables import ReplayRow, VerdictRow
