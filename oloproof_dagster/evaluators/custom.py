@@ -109,10 +109,11 @@ def _as_stored(found: Any) -> Verdict:
 
 def _copied(row: Compared) -> Compared:
     """The row made anew of values that nobody else holds."""
-    path, expected, actual, matches = (
-        each if each is ABSENT else copy_in_order(each)[1] for each in (row.path, row.expected, row.actual, row.matches)
-    )
-    return Compared(path, expected, actual, matches)
+    return Compared(_copy(row.path), _copy(row.expected), _copy(row.actual), _copy(row.matches))
+
+
+def _copy(value: Any) -> Any:
+    return value if value is ABSENT else copy_in_order(value)[1]
 
 
 def _text(value: Any) -> str | None:
