@@ -60,7 +60,7 @@ def first_and_second_run(recorded: Path) -> list[Mapping[str, Any]]:
     return [watched(recorded, "run"), watched(recorded, "run")]
 
 
-def test_a_run_in_which_nothing_differs_loads_no_deepdiff(first_and_second_run: list[Mapping[str, Any]]) -> None:
+def test_a_run_loads_no_deepdiff(first_and_second_run: list[Mapping[str, Any]]) -> None:
     for found in first_and_second_run:
         assert found["code"] == 0
         assert "deepdiff" not in found["modules"]
