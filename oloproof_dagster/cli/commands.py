@@ -22,14 +22,17 @@ if TYPE_CHECKING:
 @version_option
 @click.option("--case", "case_id", help="The case to show; a transformed copy is ID~TRANSFORM.")
 @click.option("--failures", is_flag=True, help="Show every case with a failed verdict.")
+@click.option("--full", is_flag=True, help="Fold nothing: every compared path, every step, whole values.")
 @json_option
-def inspect(project: "Project", version: str | None, case_id: str | None, failures: bool, as_json: bool) -> int:
-    """Show recorded cases: input, output, verdicts, compared paths, recording and replay side by side.
+def inspect(
+    project: "Project", version: str | None, case_id: str | None, failures: bool, full: bool, as_json: bool
+) -> int:
+    """Show recorded cases: verdicts, input and output, compared paths, recording and replay side by side.
 
     \b
     Example:
       oloproof inspect --failures
-      oloproof inspect --case ord-013~injected
+      oloproof inspect --case ord-013~injected --full
     """
     from oloproof_dagster.cli.console import printer
     from oloproof_dagster.cli.panel_view import print_overview, print_panel
@@ -46,7 +49,7 @@ def inspect(project: "Project", version: str | None, case_id: str | None, failur
         print_json(panels(recorded, found))
     elif case_id or failures:
         for panel in found:
-            print_panel(printer(), panel)
+            print_panel(printer(), panel, full=full)
     else:
         print_overview(printer(), found)
     return 0

@@ -37,12 +37,12 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def shown(value: Any, longest: int = 200) -> str:
-    """A JSON value as one line of text."""
+def shown(value: Any, longest: int | None = 200) -> str:
+    """A JSON value as one line of text, cut after `longest` characters."""
     with integers_of_any_size():
         text = json.dumps(value, ensure_ascii=False)
     text = on_a_terminal(text)
-    return text if len(text) <= longest else text[: longest - 3] + "..."
+    return text if longest is None or len(text) <= longest else text[: longest - 3] + "..."
 
 
 def table(*columns: str, last_folds: bool = False) -> Listing:

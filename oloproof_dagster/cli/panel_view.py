@@ -1,21 +1,23 @@
-"""The case panel in the terminal: input and output, verdicts, compared paths, recording and replay side by side."""
+"""The case panel in the terminal: verdicts first, then input and output, compared paths, replays and the recording."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from oloproof_dagster.as_data import on_a_terminal
 from oloproof_dagster.cli.console import STATUSES, heading, shown, table
-from oloproof_dagster.cli.listing import Hanging, Listing, plain
+from oloproof_dagster.cli.listing import plain
+from oloproof_dagster.cli.replay_view import MEANINGS, labelled, print_replay, steps
 from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.records.reasons import VerdictReason
-from oloproof_dagster.records.tables import ReplayRow, VerdictRow
-from oloproof_dagster.records.trajectory import AgentStep, from_text
+from oloproof_dagster.records.tables import VerdictRow
 from oloproof_dagster.report.panels import CasePanel, compared
+from oloproof_dagster.wording import counted
 
-MEANINGS = {reason.value: reason.meaning for reason in VerdictReason}
+PATHS_SHOWN, LONGEST_VALUE = 5, 1_000
+"""How many compared paths of a verdict, and how many characters of a value, stand in a panel that is not shown in full.
+"""
 
 
 def print_overview(console: Console, panels: Iterable[CasePanel]) -> None:
@@ -49,66 +51,54 @@ def _name(panel: CasePanel) -> Text:
     return Text.assemble(plain(panel.case.case_id), (trial, "dim"))
 
 
-def print_panel(console: Console, panel: CasePanel) -> None:
-    """One case and trial, whole."""
-    case, execution = panel.case, panel.execution
+def print_panel(console: Console, panel: CasePanel, *, full: bool = False) -> None:
+    """One case and trial: verdicts, input and output, compared paths, replays. `full` folds nothing."""
     console.rule(_name(panel), align="left")
-    if panel.source is not None:
-        console.print(_labelled("source", panel.source.case_id))
-        console.print(_labelled("", shown(parse_canonical(panel.source.input), 1000)))
-    console.print(_labelled("input", shown(parse_canonical(case.input), 1000)))
-    if execution is None:
-        console.print(
-            Text(
-                "this version has no recorded execution of this case as it is now; `oloproof run` executes it", "yellow"
-            )
-        )
-    else:
-        status = STATUSES["passed" if execution.status == "ok" else "failed"]
-        console.print(
-            Text.assemble(
-                ("execution ", "dim"), (execution.status, status), (f"  {execution.duration_ms:.1f} ms", "dim")
-            )
-        )
-        if execution.error:
-            console.print(_labelled("", execution.error))
-        for error in parse_canonical(execution.retried) if execution.retried else ():
-            console.print(_labelled("retried", error))
-        if execution.output is not None:
-            console.print(_labelled("output", shown(parse_canonical(execution.output), 1000)))
-        if execution.trajectory is not None:
-            heading(console, "Recorded")
-            console.print(_steps("step", execution.trajectory, 1))
     _print_verdicts(console, panel)
+    _print_given(console, panel, full)
+    _print_execution(console, panel, full)
+    for row in panel.verdicts:
+        before = "source" if panel.source and row.criterion.startswith("same_") else "expected"
+        _print_compared(console, row, before, full)
     for replay in panel.replays:
-        if replay.kind == "fault":
-            _print_replay(console, panel, replay)
-        elif replay.discarded:
-            console.print(
-                Text.assemble(
-                    ("control replay from ", "dim"), plain(replay.checkpoint_id), f": {MEANINGS[replay.discarded]}"
-                )
-            )
-            if replay.error:
-                console.print(_labelled("", replay.error))
-        elif replay.state_matches is False:
-            console.print(
-                Text(
-                    f"the state after the control replay from {on_a_terminal(replay.checkpoint_id)} is not the recorded"
-                    " one: this system does not restore its world as it was",
-                    "yellow",
-                )
-            )
+        print_replay(console, panel, replay, full=full)
+    if panel.execution is not None and panel.execution.trajectory is not None:
+        heading(console, "Recorded")
+        console.print(steps("step", panel.execution.trajectory, full=full))
     console.print()
 
 
-def _labelled(label: str, text: str) -> Table:
-    """A text behind its label, the further lines below its first one."""
-    grid = Table.grid(padding=(0, 0))
-    grid.add_column(width=10, style="dim")
-    grid.add_column(overflow="fold")
-    grid.add_row(label, plain(text))
-    return grid
+def _print_given(console: Console, panel: CasePanel, full: bool) -> None:
+    if panel.source is not None:
+        console.print(labelled("source", panel.source.case_id))
+        console.print(labelled("", shown(parse_canonical(panel.source.input), _longest(full))))
+    console.print(labelled("input", shown(parse_canonical(panel.case.input), _longest(full))))
+
+
+def _print_execution(console: Console, panel: CasePanel, full: bool) -> None:
+    execution = panel.execution
+    if execution is None:
+        nothing = "this version has no recorded execution of this case as it is now; `oloproof run` executes it"
+        console.print(Text(nothing, "yellow"))
+        return
+    status = STATUSES["passed" if execution.status == "ok" else "failed"]
+    console.print(
+        Text.assemble(("execution ", "dim"), (execution.status, status), (f"  {execution.duration_ms:.1f} ms", "dim"))
+    )
+    if execution.error:
+        console.print(labelled("", execution.error))
+    for error in parse_canonical(execution.retried) if execution.retried else ():
+        console.print(labelled("retried", error))
+    counts = (execution.left_tasks, "task"), (execution.left_threads, "thread")
+    left = [counted(n, what) for n, what in counts if n]
+    if left:
+        console.print(labelled("left", " and ".join(left) + " running"))
+    if execution.output is not None:
+        console.print(labelled("output", shown(parse_canonical(execution.output), _longest(full))))
+
+
+def _longest(full: bool) -> int | None:
+    return None if full else LONGEST_VALUE
 
 
 def _print_verdicts(console: Console, panel: CasePanel) -> None:
@@ -119,19 +109,26 @@ def _print_verdicts(console: Console, panel: CasePanel) -> None:
             continue
         why = [MEANINGS.get(row.reason or "", row.reason or ""), "" if row.detail == error else row.detail or ""]
         if row.status == "failed" and not any(why):
-            differing = [each["path"] for each in compared(row) if not each["matches"]]
-            why = [", ".join(path for path in differing if path != "$" or len(differing) == 1) + " differs"]
+            why = [_differing(row)]
         rows.add_row(row.criterion, Text(row.status, STATUSES[row.status]), plain(": ".join(filter(None, why))))
-    console.print()
     console.print(rows)
-    for row in panel.verdicts:
-        _print_compared(console, row, "source" if panel.source and row.criterion.startswith("same_") else "expected")
+    console.print()
 
 
 _NOT_WORTH_A_ROW = {"metamorphic_copy", "not_a_metamorphic_pair", "another_transform"}
 
 
-def _print_compared(console: Console, verdict: VerdictRow, before: str) -> None:
+def _differing(row: VerdictRow) -> str:
+    """The paths that differ, the first of them by name."""
+    found = compared(row)
+    paths = [each["path"] for each in found if not each["matches"]]
+    named = [path for path in paths if path != "$" or len(paths) == 1]
+    n_more = max(found[0].get("n_differing") or 0 if found else 0, len(named)) - PATHS_SHOWN
+    more = f" and {n_more} more" if n_more > 0 else ""
+    return ", ".join(named[:PATHS_SHOWN]) + more + " differs"
+
+
+def _print_compared(console: Console, verdict: VerdictRow, before: str, full: bool) -> None:
     """The compared paths; of a whole value that differs, its differing leaves stand for it."""
     found = compared(verdict)
     leaves = [row for row in found if row["path"] != "$"]
@@ -141,61 +138,23 @@ def _print_compared(console: Console, verdict: VerdictRow, before: str) -> None:
         return
     heading(console, verdict.criterion)
     rows = table("  path", before, "actual", "")
-    for row in leaves:
-        expected = Text("(not there)", "dim") if row.get("unexpected") else Text(shown(row["expected"]))
-        actual = Text("(absent)", "dim") if row["absent"] else Text("" if row["matches"] else shown(row["actual"]))
+    printed = leaves if full else sorted(leaves, key=lambda row: row["matches"])[:PATHS_SHOWN]
+    for row in printed:
+        expected = Text("(not there)", "dim") if row.get("unexpected") else _side(row, "expected", full)
+        actual = Text("(absent)", "dim") if row["absent"] else _side(row, "actual", full)
         same = Text("same", "green") if row["matches"] else Text("differs", "red")
-        rows.add_row(plain(f"  {row['path']}"), expected, actual, same)
+        rows.add_row(plain(f"  {row['path']}"), expected, Text() if row["matches"] else actual, same)
     console.print(rows)
+    n_more = len(leaves) - len(printed)
+    n_beyond = (found[0].get("n_differing") or 0) - (len(found) - 1)
+    if n_more > 0:
+        console.print(Text(f"  + {n_more + max(n_beyond, 0)} more (--full shows them)", "dim"))
+    elif n_beyond > 0:
+        console.print(Text(f"  + {n_beyond} more, which are not kept", "dim"))
 
 
-def _print_replay(console: Console, panel: CasePanel, replay: ReplayRow) -> None:
-    """Recording and replay side by side from the faulted call on."""
-    heading(console, f"Fault {replay.fault} at step {replay.step_index}")
-    console.print(Hanging(Text.assemble(("replayed from ", "dim"), plain(replay.checkpoint_id))))
-    if replay.discarded:
-        console.print(Text(f"discarded: {MEANINGS[replay.discarded]}", "yellow"))
-        if replay.error:
-            console.print(_labelled("", replay.error))
-    recording = panel.execution.trajectory if panel.execution else None
-    if recording is None or replay.trajectory is None:
-        return
-    sides = [
-        _steps(title, text, replay.step_index or 1)
-        for title, text in (("recorded", recording), ("replayed", replay.trajectory))
-    ]
-    if console.width >= 120:
-        grid = Table.grid(padding=(0, 2), expand=True)
-        for _ in sides:
-            grid.add_column(ratio=1)
-        grid.add_row(*sides)
-        console.print(grid)
-    else:
-        for side in sides:
-            console.print(side)
-
-
-def _steps(title: str, text: str, start: int) -> Listing:
-    """The steps of a trajectory from an index on, how it ended, and the constraints that it broke."""
-    trajectory = from_text(text)
-    rows = table("", title, last_folds=True)
-    for step in trajectory.steps[start - 1 :]:
-        rows.add_row(str(step.index), plain(_step(step)))
-    rows.add_row("", Text(f"ended: {trajectory.terminal_status}", "dim"))
-    for check in trajectory.constraints:
-        if not check.passed:
-            rows.add_row(
-                "", Text(on_a_terminal(f"broke {check.name}" + (f": {check.detail}" if check.detail else "")), "red")
-            )
-    return rows
-
-
-def _step(step: AgentStep) -> str:
-    parts = [step.kind, step.tool_name or ""]
-    if step.arguments is not None:
-        parts.append(shown(step.arguments))
-    if step.result is not None:
-        parts.append(shown(step.result))
-    if step.error is not None:
-        parts.append(f"error: {step.error}")
-    return " ".join(part for part in parts if part)
+def _side(row: dict[str, Any], side: str, full: bool) -> Text:
+    """A compared value; of one that was cut, its beginning."""
+    if f"{side}_digest" in row:
+        return Text(on_a_terminal(row[side] if full else row[side][: LONGEST_VALUE // 5]) + "...")
+    return Text(shown(row[side], _longest(full) if full else LONGEST_VALUE // 5))
