@@ -8,6 +8,7 @@ import dagster as dg
 from oloproof_dagster.assets.stage import Names, NewTable, Stage
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.evaluators.judgment import JUDGMENT_VERSION, Judgment, criteria
+from oloproof_dagster.evaluators.unseen_paths import UnseenPaths
 from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import VERDICTS, ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
@@ -56,11 +57,17 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
 
         def make() -> NewTable:
             judgment, failures = Judgment(*upstream, project.suite.trials), Failures()
-            rows = failures.watching(judgment.verdicts(criteria(project)))
+            unseen = UnseenPaths.of(project)
+            rows = failures.watching(judgment.verdicts(criteria(project), unseen))
             noted = {"trials": project.suite.trials}
             return NewTable(
                 rows,
-                lambda: {**noted, "n_unreached": judgment.n_unreached, "own_word": judgment.own_word},
+                lambda: {
+                    **noted,
+                    "n_unreached": judgment.n_unreached,
+                    "own_word": judgment.own_word,
+                    "unseen_paths": unseen.names,
+                },
                 failures.metadata,
             )
 

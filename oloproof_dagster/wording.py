@@ -28,6 +28,16 @@ def counted(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
+def unseen_paths(paths: Sequence[str]) -> str:
+    """One line on paths of oloproof.yaml that lead nowhere."""
+    return f"no case has the {'path' if len(paths) == 1 else 'paths'} {', '.join(paths)}: mistyped?"
+
+
+def unread_criteria(criteria: Sequence[str]) -> str:
+    """One line on criteria that no rule reads: whatever they show, the Gate does not see it."""
+    return f"no rule of release.yaml reads {', '.join(criteria)}"
+
+
 def own_word(criteria: Sequence[str]) -> str:
     """One line on fault replays in which nothing but the agent's own ending says that it recovered."""
     return (

@@ -2,26 +2,27 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from oloproof_dagster.digests import parse_canonical
-from oloproof_dagster.evaluators.replay_validity import Target, target
+from oloproof_dagster.cli.trial_case import TrialCase, changed_by_a_case
+from oloproof_dagster.evaluators.case import CaseEvidence
+from oloproof_dagster.evaluators.replay_validity import target
+from oloproof_dagster.evaluators.unseen_paths import UnseenPaths
 from oloproof_dagster.execution.reset_advice import advice
-from oloproof_dagster.execution.sandboxes import Sandboxes
 from oloproof_dagster.project.evaluator_keys import MetamorphicRelation, StateMatches, StateUnchanged
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project
-from oloproof_dagster.records.comparison import EXACT
+from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.trajectory import from_text
 from oloproof_dagster.suite.cases import ReadNotes, read_cases
 from oloproof_dagster.suite.labels import validities
 from oloproof_dagster.suite.preflight import check_files, readable_by_all
 from oloproof_dagster.suite.transforms import SuiteCount, expand
-from oloproof_dagster.system.calls import Call, Outcome
-from oloproof_dagster.system.reset_check import Difference, differing, in_words
-from oloproof_dagster.wording import counted, own_word
+from oloproof_dagster.system.calls import Outcome
+from oloproof_dagster.system.reset_check import in_words
+from oloproof_dagster.wording import counted, own_word, unread_criteria, unseen_paths
 from oloproof_dagster.workers.session import Session
 
 
@@ -41,10 +42,10 @@ def check_project(project: Project) -> Iterator[Finding]:
     """
     check_files(project)
     count, notes = SuiteCount(), ReadNotes()
-    pairs = [
-        (row.transform, row.case_id, row.pair_digest)
-        for row in count.counting(expand(project, readable_by_all(project, read_cases(project, notes))))
-    ]
+    pairs, unseen = [], UnseenPaths.of(project, in_dataset=True)
+    for row in count.counting(expand(project, readable_by_all(project, read_cases(project, notes)))):
+        pairs.append((row.transform, row.case_id, row.pair_digest))
+        unseen.look(CaseEvidence(row, 0, None, None))
     facts = count.facts()
     yield Finding(
         "ok",
@@ -52,6 +53,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         f" {counted(facts['n_clusters'], 'cluster')}",
     )
     yield from (Finding("note", warning) for warning in notes.warnings)
+    if unseen.names:
+        yield Finding("problem", unseen_paths(unseen.names))
     yield from _about_the_policy(project, facts["clustered"], facts["n_clusters"])
     for validity in validities(project, iter(pairs)):
         yield (
@@ -74,6 +77,8 @@ def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Ite
         yield Finding("note", "there is no release.yaml: a run will measure and decide nothing")
         return
     yield Finding("ok", counted(len(policy.rules), "rule"))
+    if project.unread:
+        yield Finding("note", unread_criteria(project.unread))
     if clustered and not policy.allow_approximate_methods:
         yield Finding(
             "note",
@@ -90,36 +95,30 @@ def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Ite
 
 def _one_case(project: Project, session: Session) -> Iterator[Finding]:
     case = next(islice(expand(project, read_cases(project)), 1))
-    call = Call(case.case_id, 0, case.cluster, case.input, case.initial_state)
-    sandboxes = session.sandboxes(session.code_digest)
-    before = _outcome(sandboxes, replace(call, only_reset=True))
-    outcome = _outcome(sandboxes, call)
+    tried = TrialCase(project, session, case)
+    before = tried.only_reset()
+    outcome = tried.executed()
     if outcome.status != "ok":
         yield Finding("problem", f"case {case.case_id!r} ended in an error: {outcome.error}")
     else:
         yield Finding("ok", f"case {case.case_id!r} ran in {outcome.duration_ms:.1f} ms")
     if session.is_stateful and case.initial_state is not None and not outcome.unreset:
-        after = _outcome(sandboxes, replace(call, only_reset=True))
-        yield from _about_the_reset(before, after, project.suite.sandbox.verify_reset is not None)
+        yield from _about_the_reset(before, tried.only_reset(), project.suite.sandbox.verify_reset is not None)
     elif outcome.unreset:
         yield Finding("note", advice(outcome.unreset))
     yield from _lacking(project, session, outcome, case.initial_state is not None)
-
-
-def _outcome(sandboxes: Sandboxes, call: Call) -> Outcome:
-    outcomes: list[Outcome] = []
-    sandboxes.submit(call, outcomes.append)
-    while not outcomes:
-        sandboxes.wait()
-    return outcomes[0]
+    replays = tried.replays(outcome)
+    for kind in ("control", "fault"):
+        n = sum(row.kind == kind for row in replays)
+        if n:
+            yield Finding("ok", f"{counted(n, f'{kind} replay')} made")
+    for name, why in tried.lacking(outcome, replays):
+        yield Finding("problem", f"{name} will be missing on case {case.case_id!r}: {why}")
 
 
 def _about_the_reset(before: Outcome, after: Outcome, verified: bool) -> Iterator[Finding]:
     """Whether a reset leaves the same world before a case and after it; `verified`: the sandbox looked itself."""
-    wrong: list[Difference] = []
-    if before.state is not None and after.state is not None and not verified:
-        first, again = parse_canonical(before.state), parse_canonical(after.state)
-        wrong = list(differing(EXACT, first, again, (), "before a case has run it is"))
+    wrong = [] if verified else changed_by_a_case(before, after)
     if after.unreset:
         yield Finding("problem", f"once a case has run, {after.error}")
         yield Finding("note", advice(after.unreset))
@@ -166,7 +165,7 @@ def _lacking(project: Project, session: Session, outcome: Outcome, has_initial_s
     )
     for declared in project.replayed:
         aim = target(trajectory, declared)
-        if not isinstance(aim, Target):
+        if aim is VerdictReason.FAULT_TARGET_NOT_CALLED:
             yield Finding("note", f"{declared.name}: on this case {aim.meaning}")
     own = [declared.name for declared in project.replayed if declared.rests_on_own_word]
     if own and not trajectory.constraints:

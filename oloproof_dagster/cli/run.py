@@ -53,7 +53,7 @@ def run(
     from oloproof_dagster.local_run.release_run import materialize
     from oloproof_dagster.project.evidence_place import evidence_of
     from oloproof_dagster.report.documents import release_run
-    from oloproof_dagster.report.runs import errors_line, load_run, noop_line, own_word_line, review_lines
+    from oloproof_dagster.report.runs import errors_line, load_run, noop_line, own_word_line, review_lines, suite_lines
     from oloproof_dagster.workers.session import with_workers
 
     version = project.version if version is None else version
@@ -82,7 +82,7 @@ def run(
     finished = load_run(project, version)
     document = release_run(finished, result.cache())
     noticed = (errors_line(finished, retried=retry_errors), own_word_line(finished), noop_line(finished))
-    for line in (*noticed, *review_lines(finished)):
+    for line in (*noticed, *suite_lines(finished), *review_lines(finished)):
         if line:
             print_error(f"warning: {line}")
     if as_json:

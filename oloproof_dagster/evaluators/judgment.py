@@ -5,6 +5,7 @@ from typing import Any
 
 from oloproof_dagster.evaluators.case import CaseEvidence
 from oloproof_dagster.evaluators.criterion import Criterion, build
+from oloproof_dagster.evaluators.unseen_paths import UnseenPaths
 from oloproof_dagster.evaluators.volatile import Volatile
 from oloproof_dagster.evidence.parquet import Index, Stored
 from oloproof_dagster.project.project import Project
@@ -62,10 +63,15 @@ class Judgment:
         self._executions, self._states = Index(executions), Index(states.of_attempt(attempt))
         self._replays = Index(replays.of_attempt(attempt))
 
-    def verdicts(self, criteria: tuple[Criterion, ...]) -> Iterator[VerdictRow]:
-        """A row for each case, trial and criterion, in the suite's order; memory holds a case and its source."""
+    def verdicts(self, criteria: tuple[Criterion, ...], unseen: UnseenPaths | None = None) -> Iterator[VerdictRow]:
+        """A row for each case, trial and criterion, in the suite's order; memory holds a case and its source.
+
+        `unseen` takes a look at every case on the way.
+        """
+        unseen = unseen or UnseenPaths()
         with INTERRUPTS.watched():
             for evidence in self.cases(self._suite.rows()):
+                unseen.look(evidence)
                 if evidence.execution is None:
                     self.n_unreached += 1
                 for criterion in criteria:

@@ -6,6 +6,7 @@ A replay is made once per key. Whatever evaluators ask for it, whatever they mak
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.evaluators.replay_validity import (
@@ -45,6 +46,16 @@ from oloproof_dagster.records.trajectory import (
     valid_text,
 )
 from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
+
+
+class KnownReplays(Protocol):
+    """Where replays are looked up before they are made, and kept once they are."""
+
+    def get(self, key: str) -> ReplayRow | None:
+        """The row under a key, None where the replay is to be made."""
+
+    def keep(self, row: ReplayRow) -> None:
+        """Takes a replay as soon as it is made."""
 
 
 class RecordedReplays:
@@ -128,7 +139,7 @@ def _distinct(recordings: list[Recording]) -> tuple[Recording, ...]:
 def replay_all(
     cases: Iterable[Source],
     sandboxes: Callable[[], Sandboxes],
-    recorded: RecordedReplays,
+    recorded: KnownReplays,
     *,
     declared: tuple[FaultRecovery, ...],
     identity: Identity,
@@ -153,7 +164,7 @@ class _Replays:
 
     source: Source
     sandboxes: Callable[[], Sandboxes]
-    recorded: RecordedReplays
+    recorded: KnownReplays
     identity: Identity
     options: PassOptions
     counts: Counts

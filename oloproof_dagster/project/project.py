@@ -91,6 +91,12 @@ class Project:
         return self.policy.min_clusters if self.policy else 20
 
     @property
+    def unread(self) -> tuple[str, ...]:
+        """The criteria that no rule of release.yaml reads; none where there is no release.yaml."""
+        read = {rule.metric for rule in self.policy.rules} if self.policy else set(self.criteria)
+        return tuple(name for name in self.criteria if name not in read)
+
+    @property
     def replayed(self) -> tuple[FaultRecovery, ...]:
         """The evaluators that need fault replays."""
         return tuple(evaluator for evaluator in self.evaluators if isinstance(evaluator, FaultRecovery))

@@ -14,7 +14,7 @@ from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.project.reviews import read_reviews, unused_lines
 from oloproof_dagster.report.panels import CasePanel, case_panels
-from oloproof_dagster.wording import counted, own_word
+from oloproof_dagster.wording import counted, own_word, unread_criteria, unseen_paths
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,6 +137,15 @@ def noop_line(run: Run) -> str | None:
         if row.metric not in asks_for_it and (row.noop_passed or 0) * 2 > row.n_passed
     ]
     return f"an agent that does nothing passes more than half of {', '.join(idle)}" if idle else None
+
+
+def suite_lines(run: Run) -> Iterator[str]:
+    """One line on criteria that no rule reads, and one on paths that no case has."""
+    if run.project.unread:
+        yield unread_criteria(run.project.unread)
+    unseen = run.table("verdicts").facts().get("unseen_paths")
+    if unseen:
+        yield unseen_paths(unseen)
 
 
 def review_lines(run: Run) -> Iterator[str]:

@@ -94,7 +94,7 @@ class Validity:
             return f"declare minimum_validity for transform {self.transform}, the bar its labels have to reach"
         return (
             f"transform {self.transform}: {self.kept} of {self.pairs} pairs are labelled kept, lower bound"
-            f" {outwards(self.lower, 'lower')} under {self.minimum:g}; {self.pairs - self.labelled} unlabelled,"
+            f" {outwards(self.lower, 'lower')} under {self.minimum:g}; {self.pairs - self.labelled - self.stale} unlabelled,"
             f" {self.stale} stale"
         )
 

@@ -320,3 +320,8 @@ def test_only_the_pairs_of_the_transform_asked_for_are_exported(tmp_path: Path) 
     assert [(pair["case"], pair["derived"]) for pair in pairs] == [
         (f"c-00{n}~other", f"Please add {n} other") for n in (1, 2, 3)
     ]
+
+
+def test_a_stale_pair_is_not_counted_as_unlabelled_too(tmp_path: Path) -> None:
+    stale = {"case": "c-001~polite", "digest": "sha256:" + "0" * 64, "kept": True}
+    assert "2 unlabelled, 1 stale" in validity_of(project_with(tmp_path, lines(stale))).advice
