@@ -48,8 +48,9 @@ def inspect(
     if as_json:
         print_json(panels(recorded, found))
     elif case_id or failures:
+        declared = {each.name: each for each in project.evaluators}
         for panel in found:
-            print_panel(printer(), panel, full=full)
+            print_panel(printer(), panel, declared, full=full)
     else:
         print_overview(printer(), found)
     return 0

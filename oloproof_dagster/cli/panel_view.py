@@ -1,7 +1,6 @@
 """The case panel in the terminal: verdicts first, then input and output, compared paths, replays and the recording."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 from rich.text import Text
@@ -11,7 +10,9 @@ from oloproof_dagster.cli.console import STATUSES, heading, shown, table
 from oloproof_dagster.cli.listing import plain
 from oloproof_dagster.cli.replay_view import MEANINGS, labelled, print_replay, steps
 from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.project.evaluator_keys import Declaration
 from oloproof_dagster.records.tables import VerdictRow
+from oloproof_dagster.report.list_changes import Row, aligned
 from oloproof_dagster.report.panels import CasePanel, compared
 from oloproof_dagster.wording import counted
 
@@ -51,15 +52,21 @@ def _name(panel: CasePanel) -> Text:
     return Text.assemble(plain(panel.case.case_id), (trial, "dim"))
 
 
-def print_panel(console: Console, panel: CasePanel, *, full: bool = False) -> None:
-    """One case and trial: verdicts, input and output, compared paths, replays. `full` folds nothing."""
+def print_panel(
+    console: Console, panel: CasePanel, declared: Mapping[str, Declaration] | None = None, *, full: bool = False
+) -> None:
+    """One case and trial: verdicts, input and output, compared paths, replays. `full` folds nothing.
+
+    `declared` are the evaluators by criterion: with them lists that differ are shown by what was added or moved.
+    """
     console.rule(_name(panel), align="left")
     _print_verdicts(console, panel)
     _print_given(console, panel, full)
     _print_execution(console, panel, full)
     for row in panel.verdicts:
         before = "source" if panel.source and row.criterion.startswith("same_") else "expected"
-        _print_compared(console, row, before, full)
+        leaves = aligned(_leaves(row), panel, (declared or {}).get(row.criterion))
+        _print_compared(console, row, leaves, before, full=full)
     for replay in panel.replays:
         print_replay(console, panel, replay, full=full)
     if panel.execution is not None and panel.execution.trajectory is not None:
@@ -128,12 +135,14 @@ def _differing(row: VerdictRow) -> str:
     return ", ".join(named[:PATHS_SHOWN]) + more + " differs"
 
 
-def _print_compared(console: Console, verdict: VerdictRow, before: str, full: bool) -> None:
+def _leaves(verdict: VerdictRow) -> list[Row]:
     """The compared paths; of a whole value that differs, its differing leaves stand for it."""
     found = compared(verdict)
-    leaves = [row for row in found if row["path"] != "$"]
-    if not leaves and verdict.status != "passed":
-        leaves = found
+    leaves: list[Row] = [row for row in found if row["path"] != "$"]
+    return [*found] if not leaves and verdict.status != "passed" else leaves
+
+
+def _print_compared(console: Console, verdict: VerdictRow, leaves: list[Row], before: str, *, full: bool) -> None:
     if not leaves:
         return
     heading(console, verdict.criterion)
@@ -142,10 +151,12 @@ def _print_compared(console: Console, verdict: VerdictRow, before: str, full: bo
     for row in printed:
         expected = Text("(not there)", "dim") if row.get("unexpected") else _side(row, "expected", full)
         actual = Text("(absent)", "dim") if row["absent"] else _side(row, "actual", full)
-        same = Text("same", "green") if row["matches"] else Text("differs", "red")
-        rows.add_row(plain(f"  {row['path']}"), expected, Text() if row["matches"] else actual, same)
+        same = Text("same", "green") if row["matches"] else Text(row.get("change", "differs"), "red")
+        hides_actual = row["matches"] or row.get("change", "").startswith("moved")
+        rows.add_row(plain(f"  {row['path']}"), expected, Text() if hides_actual else actual, same)
     console.print(rows)
     n_more = len(leaves) - len(printed)
+    found = compared(verdict)
     n_beyond = (found[0].get("n_differing") or 0) - (len(found) - 1)
     if n_more > 0:
         console.print(Text(f"  + {n_more + max(n_beyond, 0)} more (--full shows them)", "dim"))
@@ -153,7 +164,7 @@ def _print_compared(console: Console, verdict: VerdictRow, before: str, full: bo
         console.print(Text(f"  + {n_beyond} more, which are not kept", "dim"))
 
 
-def _side(row: dict[str, Any], side: str, full: bool) -> Text:
+def _side(row: Row, side: str, full: bool) -> Text:
     """A compared value; of one that was cut, its beginning."""
     if f"{side}_digest" in row:
         return Text(on_a_terminal(row[side] if full else row[side][: LONGEST_VALUE // 5]) + "...")

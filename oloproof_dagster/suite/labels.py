@@ -92,10 +92,10 @@ class Validity:
             )
         if self.minimum is None:
             return f"declare minimum_validity for transform {self.transform}, the bar its labels have to reach"
+        unlabelled = self.pairs - self.labelled - self.stale
         return (
             f"transform {self.transform}: {self.kept} of {self.pairs} pairs are labelled kept, lower bound"
-            f" {outwards(self.lower, 'lower')} under {self.minimum:g}; {self.pairs - self.labelled - self.stale} unlabelled,"
-            f" {self.stale} stale"
+            f" {outwards(self.lower, 'lower')} under {self.minimum:g}; {unlabelled} unlabelled, {self.stale} stale"
         )
 
 
