@@ -6,6 +6,7 @@ from typing import Any
 
 import dagster as dg
 
+from oloproof_dagster.assets.recorded import execution_step
 from oloproof_dagster.assets.stage import Names
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.project import PROJECT_FILE, Project, load_project
@@ -36,7 +37,7 @@ def jobs(project: Project, executor: dg.ExecutorDefinition | None) -> list[Any]:
         dg.define_asset_job(
             f"{names.slug}_release_run",
             ours | behind,
-            description="Executes, judges and decides the version that the project declares now.",
+            description="Executes, judges and decides the declared version; of another it decides what is recorded.",
             **common,
         ),
         dg.define_asset_job(
@@ -55,7 +56,7 @@ def evaluation_selection(project: Project) -> list[dg.AssetKey]:
 
 def fresh_run(project: Project) -> dict[str, Any]:
     """The run config that executes everything again."""
-    return {"ops": {f"{Names(project.slug).slug}_execution": {"config": {"fresh": True}}}}
+    return {"ops": {execution_step(project): {"config": {"fresh": True}}}}
 
 
 def schedules(project: Project) -> list[dg.ScheduleDefinition]:

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from oloproof_dagster.assets.pass_run import PassRun
+from oloproof_dagster.assets.recorded import execution_step
 from oloproof_dagster.assets.shards import Sharded, in_one_step, over_steps
 from oloproof_dagster.assets.stage import Names
 from oloproof_dagster.digests import digest
@@ -13,6 +14,7 @@ from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.execution.passes import ExecutionPass
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.keys import ENGINE_VERSION
+from oloproof_dagster.resources.failures import failing_plainly
 
 GROUP = "execution"
 READS = ("transformed_cases",)
@@ -32,7 +34,7 @@ class ExecutionConfig(dg.Config):
 def execution_assets(project: Project, pool: str | None, shards: int = 1) -> list[dg.AssetsDefinition]:
     """`trajectories` and `environment_states` of a project, made together; `pool` is that of a shared sandbox."""
     names = Names(project.slug)
-    name = f"{names.slug}_execution"
+    name = execution_step(project)
     described = {
         "trajectories": "What the system returned and recorded, one row a case and trial.",
         "environment_states": "The state left behind, one row a case and trial; null where none was recorded.",
@@ -58,6 +60,7 @@ def execution_assets(project: Project, pool: str | None, shards: int = 1) -> lis
         required_resource_keys={names.evidence, names.sandbox},
         pool=pool,
     )
+    @failing_plainly
     def execution(
         context: dg.AssetExecutionContext, config: ExecutionConfig, transformed_cases: Any
     ) -> Iterator[dg.MaterializeResult[Any]]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.assets.stage import Names, Stage, require_as_loaded
+from oloproof_dagster.assets.recorded import line_of_ignored, require_known
+from oloproof_dagster.assets.stage import Stage, require_as_loaded
 from oloproof_dagster.evidence.evidence import Attempt
 from oloproof_dagster.execution.execute import Counts, PassOptions
 from oloproof_dagster.execution.passes import Pass, PassTarget, Shard, run_shard, write_tables
@@ -27,45 +28,44 @@ from oloproof_dagster.execution.plan import (
     total,
 )
 from oloproof_dagster.execution.progress import current_progress, silent
-from oloproof_dagster.project.project import Project, load_project
-from oloproof_dagster.records.keys import Identity
+from oloproof_dagster.project.project import Project
+from oloproof_dagster.records.keys import Identity, identity_of
 from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.resources.turns import require_turns
 from oloproof_dagster.system.declared_inputs import line_of_changed
 from oloproof_dagster.wording import counted
 
 
-def require_current_version(context: dg.AssetExecutionContext, project: Project) -> None:
-    """Refuses to execute for a version that is not the one that oloproof.yaml declares now."""
-    names, version, declared = Names(project.slug), context.partition_key, load_project(project.root).version
-    if version != declared:
-        raise dg.Failure(
-            f"this run is for system version {version!r}, but oloproof.yaml declares {declared!r}:"
-            f" run {names.slug}_rejudge to judge what is recorded of {version!r}",
-            allow_retries=False,
-        )
-    require_as_loaded(project)
-    require_turns(context)
-
-
 class PassRun:
-    """One pass of one run: reused whole, or the missing rows made and its tables written."""
+    """One pass of one run: reused whole, or the missing rows made and its tables written.
+
+    What is recorded of a version that is not declared any more is reused as it is; but a system that was imported
+    while it was declared finishes its run.
+    """
 
     def __init__(self, context: dg.AssetExecutionContext, project: Project, work: Pass) -> None:
         self._context, self._project, self._work = context, project, work
         self._stages = tuple(Stage(context, project, TABLES[name]) for name in work.tables)
         self.evidence, self.version = self._stages[0].evidence, self._stages[0].version
         self.session = self._stages[0].session
+        self._begun = work.kind == "replays" and self.session.loaded
+        self._keeps = self._stages[0].keeps_recorded and not self._begun
 
     def require(self) -> None:
-        """Refuses to execute another version than the declared one."""
-        if self._work.kind == "executions" or not self.session.loaded:
-            require_current_version(self._context, self._project)
+        """Refuses to execute another version than the declared one, and takes a recorded one as it is."""
+        if self._begun:
+            return
+        require_known(self._stages[0])
+        if not self._keeps:
+            require_as_loaded(self._project)
+            require_turns(self._context)
 
     def plan(self, *, fresh: bool, retry_errors: bool) -> PassPlan:
         """Opens the attempt, and decides whether anything is to be done."""
-        identity = self._work.identity or self._identity()
         recorded = self.evidence.table(self._work.tables[0], self.version).facts()
+        if self._keeps:
+            return self._plan_kept(recorded)
+        identity = self._work.identity or self._identity()
         edited = self._work.is_edited(recorded, identity)
         attempt = self.evidence.open_attempt(self.version, fresh=fresh or edited)
         fingerprints = self._fingerprints(identity, attempt.number)
@@ -81,6 +81,8 @@ class PassRun:
 
     def in_force(self, plan: PassPlan) -> Attempt:
         """The attempt that was planned for, if it still is; see `attempt_in_force`."""
+        if self._keeps:
+            return Attempt(self.version, plan.attempt)
         fingerprints = self._fingerprints(Identity(*plan.identity), plan.attempt)
         return attempt_in_force(plan, self.evidence, self.version, fingerprints)
 
@@ -102,7 +104,7 @@ class PassRun:
     ) -> Iterator[dg.MaterializeResult[Any]]:
         """The tables, reused or written; what is not recorded is done first, or was to be done by `shards`."""
         yield from self._reused(plan) if plan.reused else self._written(plan, attempt, shards)
-        if self._work.kind == "replays":
+        if self._work.kind == "replays" and not self._keeps:
             # The IO manager has put the last table in its place: what was kept to resume from is not needed any more.
             self.evidence.complete(attempt)
 
@@ -116,8 +118,23 @@ class PassRun:
         )
         news = summary(self._work, counts, plan.warning, *self._noticed(counts))
         for stage, latest in zip(self._stages, self._latest(plan.fingerprints), strict=True):
-            yield stage.reused(latest or {}, news)
+            yield stage.as_recorded(**news) if self._keeps else stage.reused(latest or {}, news)
             news = {}
+
+    def _plan_kept(self, recorded: dict[str, Any]) -> PassPlan:
+        """The plan that does nothing, of a version that can not be executed any more."""
+        identity = identity_of(recorded) or Identity("", self.version, "")
+        warning = line_of_ignored(self._stages[0]) if self._work.kind == "executions" else None
+        if warning:
+            self._context.log.warning(warning)
+        return PassPlan(
+            attempt=int(recorded.get("attempt", 0)),
+            identity=(identity.system, identity.version, identity.code),
+            fingerprints=tuple(str(each.stored.facts().get("fingerprint")) for each in self._stages),
+            reused=True,
+            retry_errors=False,
+            warning=warning,
+        )
 
     def _written(
         self, plan: PassPlan, attempt: Attempt, shards: Sequence[ShardResult] | None

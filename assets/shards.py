@@ -16,6 +16,7 @@ from oloproof_dagster.assets.pass_run import PassRun
 from oloproof_dagster.assets.stage import READER, Names
 from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.execution.plan import PassPlan, ShardPlan, ShardResult, plan_shards
+from oloproof_dagster.resources.failures import failing_plainly
 from oloproof_dagster.resources.steps import StepValues
 from oloproof_dagster.workers.session import Session
 
@@ -106,6 +107,7 @@ def _plan_op(sharded: Sharded) -> dg.OpDefinition:
         out={"plan": dg.Out(io_manager_key=steps), "shards": dg.DynamicOut(io_manager_key=steps)},
         required_resource_keys=sharded.needs,
     )
+    @failing_plainly
     def plan(
         context: dg.AssetExecutionContext, config: PlanConfig, **tables: Any
     ) -> Iterator[dg.Output[Any] | dg.DynamicOutput[Any]]:
@@ -129,6 +131,7 @@ def _shard_op(sharded: Sharded) -> dg.OpDefinition:
         out=dg.Out(io_manager_key=sharded.names.steps),
         required_resource_keys=sharded.needs,
     )
+    @failing_plainly
     def shard(context: dg.AssetExecutionContext, shard: Any, **tables: Any) -> dg.Output[Any]:
         run, own = sharded.begin(context, tables), ShardPlan.model_validate(shard)
         run.require()
@@ -149,6 +152,7 @@ def _collect_op(sharded: Sharded) -> dg.OpDefinition:
         out={spec.key.path[-1]: dg.Out(io_manager_key=names.io_manager) for spec in sharded.specs},
         required_resource_keys=sharded.needs,
     )
+    @failing_plainly
     def collect(
         context: dg.AssetExecutionContext, plan: Any, results: Any, **tables: Any
     ) -> Iterator[dg.MaterializeResult[Any]]:

@@ -18,6 +18,7 @@ from oloproof_dagster.evidence.parquet import Staged, Stored, stage
 from oloproof_dagster.project.project import PROJECT_FILE, Project, load_project
 from oloproof_dagster.records.tables import TABLES, Table
 from oloproof_dagster.resources import EvidenceStore
+from oloproof_dagster.resources.failures import failing_plainly
 from oloproof_dagster.workers.session import Session
 
 READER = dg.PythonObjectDagsterType(Stored, name="OloproofTable")
@@ -84,7 +85,7 @@ class Names:
             **more,
         }
         decorator: Callable[[Callable[..., Any]], dg.AssetsDefinition] = dg.asset(**options)
-        return decorator
+        return lambda body: decorator(failing_plainly(body))
 
     def spec(
         self, table: str, *, reads: tuple[str, ...], group: str, code_version: str, description: str
@@ -170,10 +171,22 @@ class Stage:
         """The table as it is recorded now."""
         return self.evidence.table(self.table.name, self.version)
 
+    @cached_property
+    def declared(self) -> str:
+        """The version that oloproof.yaml declares now."""
+        return load_project(self.project.root).version
+
     @property
-    def n_errors(self) -> int:
-        """How many rows of the recorded table are errors."""
-        return int(self.stored.facts().get("n_errors", 0))
+    def keeps_recorded(self) -> bool:
+        """Whether the run takes its version's cases and recordings as they are: it is not the declared one, and not to
+        be judged on today's dataset, which is what the job `rejudge` is for."""
+        return self.version != self.declared and self.context.run.job_name != f"{self.names.slug}_rejudge"
+
+    @property
+    def n_recorded_errors(self) -> int:
+        """How many of the version's executions and replays are recorded as errors."""
+        tables = (self.evidence.table(name, self.version) for name in ("trajectories", "fault_replays"))
+        return sum(int(each.facts().get("n_errors", 0)) for each in tables)
 
     def fingerprint(self, *upstream: Stored[Any], **more: Any) -> str:
         """What the table is a function of: the code version, the upstream contents, and what else is named."""
@@ -210,6 +223,11 @@ class Stage:
             data_version=dg.DataVersion(self.stored.content),
             metadata={**latest, "reused": True, **(now or {})},
         )
+
+    def as_recorded(self, **now: Any) -> dg.MaterializeResult[Any]:
+        """The recorded table, whatever it would be made of now."""
+        latest = {name: value for name, value in self._latest_metadata.items() if name != "warnings"}
+        return self.reused(latest, {"dagster/row_count": len(self.stored), **now})
 
     @property
     def staging(self) -> Path:

@@ -54,12 +54,14 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
                 allow_retries=False,
             )
         upstream = (transformed_cases, trajectories, environment_states, fault_replays)
+        trials = project.suite.trials
+        if stage.keeps_recorded:
+            trials = int(trajectories.facts().get("trials", 1))
 
         def make() -> NewTable:
-            judgment, failures = Judgment(*upstream, project.suite.trials), Failures()
-            unseen = UnseenPaths.of(project)
+            judgment, failures, unseen = Judgment(*upstream, trials), Failures(), UnseenPaths.of(project)
             rows = failures.watching(judgment.verdicts(criteria(project), unseen))
-            noted = {"trials": project.suite.trials}
+            noted = {"trials": trials}
             return NewTable(
                 rows,
                 lambda: {
@@ -72,7 +74,7 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
             )
 
         # The checks' files as they are now: a long-lived code location knows the version of those it was loaded with.
-        return stage.materialize(make, *upstream, judges=judgment_code(project), trials=project.suite.trials)
+        return stage.materialize(make, *upstream, judges=judgment_code(project), trials=trials)
 
     return [verdicts]
 

@@ -16,6 +16,7 @@ from oloproof_dagster.evidence.evidence import Evidence, encode_version
 from oloproof_dagster.evidence.parquet import Staged, Stored
 from oloproof_dagster.evidence.store import Store
 from oloproof_dagster.records.tables import TABLES
+from oloproof_dagster.resources.failures import failing_plainly
 
 if TYPE_CHECKING:
     from upath import UPath
@@ -58,6 +59,7 @@ class ParquetTables(dg.UPathIOManager):
         """The file of one version's table."""
         return self.make_safe_partition_path(self._base_path, partition) / path.name
 
+    @failing_plainly
     def load_partitions(self, context: dg.InputContext) -> Any:
         """One version straight from its file, without the two events that Dagster writes of each; others its way."""
         paths = self._get_paths_for_partitions(context)
@@ -67,6 +69,7 @@ class ParquetTables(dg.UPathIOManager):
                 return self.load_from_path(context, path)
         return super().load_partitions(context)
 
+    @failing_plainly
     def dump_to_path(self, context: dg.OutputContext, obj: Any, path: "UPath") -> None:
         """Puts a staged table, or writes another asset's frame, into its place."""
         name = self._name(path)

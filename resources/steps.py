@@ -11,6 +11,7 @@ import dagster as dg
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.store import Store
+from oloproof_dagster.resources.failures import failing_plainly
 
 FOLDER = ".steps"
 
@@ -25,10 +26,12 @@ class StepValues(dg.IOManager):
     def __init__(self, store: Store) -> None:
         self._store = store
 
+    @failing_plainly
     def handle_output(self, context: dg.OutputContext, obj: Any) -> None:
         """Writes a value as JSON."""
         self._store.write(_name(context.step_context.dagster_run, context), json.dumps(obj).encode())
 
+    @failing_plainly
     def load_input(self, context: dg.InputContext) -> Any:
         """Reads a value that an earlier step wrote."""
         output = context.upstream_output

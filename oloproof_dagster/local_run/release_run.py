@@ -199,9 +199,6 @@ def _failure(result: dg.ExecuteInProcessResult, names: Names) -> BaseException |
             continue
         if any(error.cls_name in _INTERRUPTED for error in errors):
             return KeyboardInterrupt()
-        for error in errors:
-            if error.cls_name in _OURS:
-                return _OURS[error.cls_name](_message(error))
         innermost = errors[-1]
         where = (event.step_key or "").removeprefix(f"{names.slug}__")
         return RuntimeError(f"{where}: {_message(innermost)}\n" + "".join(innermost.stack))
@@ -219,7 +216,6 @@ def _not_started(why: str) -> ConfigError:
 
 
 _INTERRUPTED = {"DagsterExecutionInterruptedError", "KeyboardInterrupt"}
-_OURS: dict[str, type[OloproofError]] = {"ConfigError": ConfigError, "EvidenceError": EvidenceError}
 
 
 def _chain(error: Any) -> Sequence[Any]:

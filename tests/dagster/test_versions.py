@@ -44,14 +44,6 @@ def test_a_case_that_an_old_version_never_saw_is_missing_and_the_run_is_partial(
     assert gate == {"action": "BLOCK", "exit_code": 5, "reasons": ["partial_run"]}
 
 
-def test_a_version_of_which_nothing_is_recorded_is_refused_and_never_passed(till: Home) -> None:
-    result = till.run("v0", job="rejudge")
-    assert result.failed_steps == {"till__verdicts"}
-    assert "nothing is recorded of system version 'v0'" in result.why
-    assert till.noted() == []
-    assert load_run(till.root, "v0").gate is None
-
-
 def test_a_version_whose_tables_are_gone_is_judged_missing_and_never_passed(ran: Home) -> None:
     for table in ("trajectories", "environment_states", "fault_replays"):
         (ran.root / ".oloproof/evidence/v1" / f"{table}.parquet").unlink()
