@@ -8,7 +8,9 @@ import dagster as dg
 
 from oloproof_dagster.assets.recorded import execution_step
 from oloproof_dagster.assets.stage import Names
+from oloproof_dagster.assets.under_way import PARTITION_TAG, executes, report_gone
 from oloproof_dagster.errors import ConfigError
+from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.project.project import PROJECT_FILE, Project, load_project
 from oloproof_dagster.resources.processes import report_killed
 from oloproof_dagster.suite.preflight import project_digest
@@ -59,7 +61,7 @@ def fresh_run(project: Project) -> dict[str, Any]:
     return {"ops": {execution_step(project): {"config": {"fresh": True}}}}
 
 
-def schedules(project: Project) -> list[dg.ScheduleDefinition]:
+def schedules(project: Project, evidence: Evidence) -> list[dg.ScheduleDefinition]:
     """The nightly evaluation of the current version, fresh; none where oloproof.yaml declares no schedule."""
     declared, names = project.suite.schedule, Names(project.slug)
     if declared is None:
@@ -75,6 +77,7 @@ def schedules(project: Project) -> list[dg.ScheduleDefinition]:
     def nightly(context: dg.ScheduleEvaluationContext) -> dg.RunRequest:
         now = as_now(project)
         register(context.instance, now)
+        report_gone(context.instance, names, evidence)  # what it has of a shared sandbox is needed
         return dg.RunRequest(
             partition_key=now.version,
             run_config=fresh_run(project),
@@ -85,7 +88,7 @@ def schedules(project: Project) -> list[dg.ScheduleDefinition]:
     return [nightly]
 
 
-def sensors(project: Project) -> list[dg.SensorDefinition]:
+def sensors(project: Project, evidence: Evidence) -> list[dg.SensorDefinition]:
     """One registers the current version's partition; one, when switched on, evaluates a version not yet decided."""
     names = Names(project.slug)
 
@@ -100,7 +103,10 @@ def sensors(project: Project) -> list[dg.SensorDefinition]:
         version = as_now(project).version
         if context.instance.has_dynamic_partition(names.partitions.name or "", version):
             return dg.SkipReason(f"system version {version!r} is registered")
-        return dg.SensorResult(dynamic_partitions_requests=[names.partitions.build_add_request([version])])
+        return dg.SensorResult(
+            dynamic_partitions_requests=[names.partitions.build_add_request([version])],
+            skip_reason=f"added the partition of system version {version!r}",
+        )
 
     @dg.sensor(
         name=f"{names.slug}_evaluate_new_system_version",
@@ -112,7 +118,7 @@ def sensors(project: Project) -> list[dg.SensorDefinition]:
     def evaluating(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         now = as_now(project)
         register(context.instance, now)
-        return request_for(context.instance, now)
+        return request_for(context.instance, now, evidence)
 
     return [registering, evaluating]
 
@@ -138,8 +144,8 @@ def register(instance: dg.DagsterInstance, project: Project, version: str | None
     return True
 
 
-def request_for(instance: dg.DagsterInstance, project: Project) -> dg.RunRequest | dg.SkipReason:
-    """A run for the current version, unless its Gate is decided or a run of it is under way.
+def request_for(instance: dg.DagsterInstance, project: Project, evidence: Evidence) -> dg.RunRequest | dg.SkipReason:
+    """A run for the current version, unless its Gate is decided or a run of it is under way that somebody is at.
 
     A failed run is requested again when the project's files have changed since, else after an hour, as what broke it
     may lie elsewhere. The run key counts the runs that there were, so that no key blocks a version for ever.
@@ -151,6 +157,7 @@ def request_for(instance: dg.DagsterInstance, project: Project) -> dg.RunRequest
     ).records:
         return dg.SkipReason(f"system version {version!r} is evaluated")
     report_killed(instance)
+    report_gone(instance, names, evidence)
     runs = _runs(instance, names, version)
     if any(not each.dagster_run.is_finished for each in runs):
         return dg.SkipReason(f"a run of system version {version!r} is under way")
@@ -172,13 +179,6 @@ def _rested(record: dg.RunRecord) -> bool:
 
 
 def _runs(instance: dg.DagsterInstance, names: Names, version: str) -> Sequence[dg.RunRecord]:
-    """The runs that executed a version, the latest first, wherever they were started: a job, the asset graph, a
-    command."""
-    records = instance.get_run_records(dg.RunsFilter(tags={"dagster/partition": version}))
-    executed = names.key("trajectories")
-    return [
-        each
-        for each in records
-        if each.dagster_run.job_name == f"{names.slug}_release_run"
-        or executed in (each.dagster_run.asset_selection or ())
-    ]
+    """The runs that executed a version, the latest first."""
+    records = instance.get_run_records(dg.RunsFilter(tags={PARTITION_TAG: version}))
+    return [each for each in records if executes(each.dagster_run, names)]

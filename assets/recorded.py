@@ -4,6 +4,9 @@ The code of an old version is not there any more. A run of it reports its tables
 rules of now, so that a run over all versions ends well; judging on today's dataset is left to the job `rejudge`.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import dagster as dg
 
 from oloproof_dagster.assets.stage import Names, Stage
@@ -65,7 +68,8 @@ def execution_step(project: Project) -> str:
 
 def _options(stage: Stage) -> list[str]:
     """What the run's config wants executed anew."""
-    step = stage.context.run.run_config.get("ops", {}).get(execution_step(stage.project), {})
+    configured: Mapping[str, Any] = stage.context.run.run_config
+    step = (configured.get("ops") or {}).get(execution_step(stage.project)) or {}
     config = step.get("config") or {}
     return [option for option in ("fresh", "retry_errors") if config.get(option)]
 

@@ -42,7 +42,7 @@ def build_definitions(
     loaded = project if isinstance(project, Project) else load_project(project)
     names = Names(loaded.slug)
     root = str(evidence_root or root_of(loaded))
-    Evidence(root)  # says now what is not installed
+    evidence = Evidence(root)  # says now what is not installed
     check_schedule(loaded)
     sandbox = sandbox or SandboxResource(project_dir=str(loaded.root))
     shared = sandbox.is_shared(loaded)
@@ -57,8 +57,8 @@ def build_definitions(
             *gate_assets(loaded),
         ],
         jobs=jobs(loaded, executor),
-        schedules=schedules(loaded),
-        sensors=sensors(loaded),
+        schedules=schedules(loaded, evidence),
+        sensors=sensors(loaded, evidence),
         resources={
             names.evidence: EvidenceStore(root=root),
             names.io_manager: EvidenceIOManager(root=root),

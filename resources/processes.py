@@ -43,12 +43,17 @@ def report_killed(instance: dg.DagsterInstance) -> list[str]:
     found = []
     for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED)):
         if _is_over(run.tags.get(TAG, "")):
-            # First what it held: once it is reported nobody looks at it again.
-            if instance.event_log_storage.supports_global_concurrency_limits:
-                instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
-            instance.report_run_failed(run, "The process of this run was killed; what it finished is kept.")
+            report_failed(instance, run, "The process of this run was killed; what it finished is kept.")
             found.append(run.run_id)
     return found
+
+
+def report_failed(instance: dg.DagsterInstance, run: dg.DagsterRun, why: str) -> None:
+    """Ends a run that nobody is at any more, and frees what it held of pools."""
+    # First what it held: once it is reported nobody looks at it again.
+    if instance.event_log_storage.supports_global_concurrency_limits:
+        instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
+    instance.report_run_failed(run, why)
 
 
 def _is_over(value: str) -> bool:

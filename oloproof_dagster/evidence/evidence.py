@@ -167,6 +167,10 @@ class Evidence:
                 ) from None
             yield
 
+    def is_held(self, version: str) -> bool:
+        """Whether a run executes a version, or a shard of it, at this moment."""
+        return self.store.is_held(encode_version(version))
+
     def _keep_tables(self, attempt: Attempt) -> None:
         """Copies the tables of a complete attempt aside before another one replaces them; the suite is the one that
         it was completed with, as the next attempt's is in its place by now. None of it counts before the next attempt

@@ -11,6 +11,7 @@ from typing import TypeVar
 from oloproof_dagster.errors import reading_from, writing_to
 from oloproof_dagster.evidence.folder_lock import folder_lock
 from oloproof_dagster.evidence.resume_log import ResumeLog
+from oloproof_dagster.evidence.store import Busy
 from oloproof_dagster.liveness import is_alive
 
 Value = TypeVar("Value")
@@ -97,6 +98,17 @@ class LocalFolder:
     def resume_log(self, folder: str) -> ResumeLog:
         """The finished work that is kept in a folder."""
         return ResumeLog(self.root / folder)
+
+    def is_held(self, folder: str) -> bool:
+        """Whether a lock of the folder is taken: for a moment it is taken to see that."""
+        path = self.root / folder
+        if not path.is_dir():
+            return False
+        try:
+            with reading_from(path), folder_lock(path):
+                return False
+        except Busy:
+            return True
 
     @contextmanager
     def held(self, folder: str, shard: int | None = None) -> Iterator[None]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.object_file import ObjectFile
-from oloproof_dagster.evidence.object_lock import ObjectLock, holder_of, holder_of_numbered
+from oloproof_dagster.evidence.object_lock import Holder, ObjectLock, holder_of, holder_of_numbered
 from oloproof_dagster.evidence.object_parts import ObjectResumeLog
 from oloproof_dagster.evidence.objects import Objects
 from oloproof_dagster.evidence.resume_log import ResumeLog
@@ -77,6 +77,11 @@ class ObjectStore:
         """The finished work that is kept below a name."""
         return ObjectResumeLog(self._objects, folder, lambda: self._require(folder))
 
+    def is_held(self, folder: str) -> bool:
+        """Whether an object of the folder says so of a holder that lives, or whose time is not up."""
+        found = ((name, LOCK.fullmatch(name)) for name in self.names(folder))
+        return any(lock is not None and self._holder(folder, name, lock) for name, lock in found)
+
     @contextmanager
     def held(self, folder: str, shard: int | None = None) -> Iterator[None]:
         """Holds a folder, or one shard of it, by an object; see `Store.held`."""
@@ -102,12 +107,15 @@ class ObjectStore:
                 continue
             if place != ".lock" and lock["place"] not in (".lock", place):  # another shard's
                 continue
-            read = holder_of if lock["object"] else holder_of_numbered
-            holder = read(self._objects, f"{folder}/{name}")
+            holder = self._holder(folder, name, lock)
             if holder is not None:
                 raise Busy(str(holder))
             if not lock["object"]:
                 self._objects.remove(f"{folder}/{name}")
+
+    def _holder(self, folder: str, name: str, lock: re.Match[str]) -> Holder | None:
+        read = holder_of if lock["object"] else holder_of_numbered
+        return read(self._objects, f"{folder}/{name}")
 
     def _require(self, name: str) -> None:
         for covers, lock in tuple(self._locks):

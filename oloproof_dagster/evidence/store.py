@@ -71,6 +71,9 @@ class Store(Protocol):
     def resume_log(self, folder: str) -> ResumeLog:
         """The finished work that is kept in a folder, to be read and added to."""
 
+    def is_held(self, folder: str) -> bool:
+        """Whether anybody works on a folder, or on a shard of it, at this moment."""
+
     def held(self, folder: str, shard: int | None = None) -> AbstractContextManager[None]:
         """Keeps others from working on a folder, or on the same shard of it: a folder that is held whole has no shard
         at work. A holder that dies lets go.

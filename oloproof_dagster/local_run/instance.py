@@ -30,6 +30,7 @@ concurrency:
 run_monitoring:
   enabled: true
   free_slots_after_run_end_seconds: 5   # a killed run lets the sandbox go
+  max_runtime_seconds: 86400            # a run that died with its daemon does not stay under way for ever
 """
 
 

@@ -2,16 +2,19 @@
 
 import datetime
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.events import DagsterEvent
 
 from oloproof_dagster import ConfigError, SandboxResource, build_definitions, load_project, load_run
 from oloproof_dagster.assets import automation
 from oloproof_dagster.definitions import defs
+from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.local_run.release_run import project_definitions
 from oloproof_dagster.resources.processes import TAG, living, report_killed
 from tests.support.projects import NO_FAILURE, rules, write_project
@@ -126,6 +129,7 @@ def test_registering_adds_the_current_version_once(till: Home) -> None:
     (request,) = result.dynamic_partitions_requests
     assert request.partition_keys == ["v1"]
     assert not result.run_requests
+    assert result.skip_reason.skip_message == "added the partition of system version 'v1'"
     till.instance.add_dynamic_partitions(request.partitions_def_name, request.partition_keys)
     assert isinstance(tick(till, "register_system_version"), dg.SkipReason)
 
@@ -314,6 +318,47 @@ def test_a_run_whose_process_lives_and_a_run_of_dagsters_own_are_left_alone(till
         till.instance.report_run_canceled(run)
 
 
+def at_a_step(home: Home, step: str, seconds_ago: float) -> dg.DagsterRun:
+    """A run that Dagster launched, with a step under way since then."""
+    run = started(home, {})
+    began = DagsterEvent(event_type_value=dg.DagsterEventType.STEP_START.value, job_name=run.job_name, step_key=step)
+    at = time.time() - seconds_ago
+    home.instance.store_event(dg.EventLogEntry(
+        error_info=None, level="debug", user_message="", run_id=run.run_id, timestamp=at, step_key=step,
+        job_name=run.job_name, dagster_event=began,
+    ))  # fmt: skip
+    return run
+
+
+@pytest.mark.parametrize("step", ["{}_execution", "{}__fault_replays", "{}_execution.shard[1]"])
+def test_a_run_that_died_with_its_daemon_is_reported_as_failed_and_asked_for_again(till: Home, step: str) -> None:
+    run = at_a_step(till, step.format(till.slug), 120)
+    assert isinstance(evaluating(till), dg.RunRequest)
+    assert status(till, run) == dg.DagsterRunStatus.FAILURE
+
+
+def test_the_nightly_tick_ends_a_run_that_died_with_its_daemon(till: Home) -> None:
+    run = at_a_step(till, f"{till.slug}_execution", 120)
+    assert nightly(till).partition_key == "v1"
+    assert status(till, run) == dg.DagsterRunStatus.FAILURE
+
+
+@pytest.mark.parametrize("shard", [None, 1])
+def test_a_run_whose_version_somebody_holds_is_waited_for(till: Home, shard: int | None) -> None:
+    run = at_a_step(till, f"{till.slug}_execution", 120)
+    with Evidence(till.root / ".oloproof/evidence").held("v1", shard=shard):
+        assert "under way" in evaluating(till).skip_message
+    assert isinstance(evaluating(till), dg.RunRequest)
+    assert status(till, run) == dg.DagsterRunStatus.FAILURE
+
+
+@pytest.mark.parametrize(("step", "seconds_ago"), [("{}_execution", 5), ("{}__verdicts", 3000)])
+def test_a_run_that_does_not_have_to_hold_its_version_is_waited_for(till: Home, step: str, seconds_ago: float) -> None:
+    run = at_a_step(till, step.format(till.slug), seconds_ago)
+    assert "under way" in evaluating(till).skip_message
+    till.instance.report_run_canceled(run)
+
+
 # Systems that are built from resources
 
 
@@ -432,5 +477,5 @@ def test_judging_a_version_that_nothing_is_recorded_of_is_refused_and_leaves_it_
         judged = till.run("v1", job="rejudge")
         assert "nothing is recorded of system version 'v1'" in judged.why
         assert "gate" not in judged.materialized
-        request = automation.request_for(till.instance, load_project(till.root))
+        request = automation.request_for(till.instance, load_project(till.root), load_run(till.root).evidence)
         assert isinstance(request, dg.RunRequest)

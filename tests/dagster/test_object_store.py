@@ -511,8 +511,10 @@ def test_a_version_is_held_by_one_run_at_a_time_and_a_killed_one_lets_go_at_once
         told = rf"another run is executing version 'v1' at this moment \(process {holder.pid} on .*, until .* UTC"
         with pytest.raises(EvidenceError, match=told), evidence.held("v1"):
             pass
+        assert (evidence.is_held("v1"), evidence.is_held("v2")) == (True, False)
         with evidence.held("v2"):
             pass
+    assert not evidence.is_held("v1")
     with evidence.held("v1"):
         pass
 

@@ -14,7 +14,9 @@ def test_a_version_is_held_by_one_run_at_a_time_and_a_killed_one_lets_go(tmp_pat
     with another_holding(evidence):
         with pytest.raises(EvidenceError, match="another run is executing version 'v1'"), evidence.held("v1"):
             pass
+        assert (evidence.is_held("v1"), evidence.is_held("v2")) == (True, False)
         with evidence.held("v2"):
             pass
+    assert not evidence.is_held("v1")
     with evidence.held("v1"):
         pass
