@@ -1,40 +1,39 @@
 """The Gate: rules decided on metrics and labels, their meaning for the release, and what it holds back.
 
-`decisions` computes; `gate` carries the checks; `require_gate` and `gated_asset` guard what a user hangs behind it.
+`decisions` computes; `gate` carries the checks, and notes what it stands on. What a user hangs behind it is guarded by
+`release`.
 """
 
-import functools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 
+from oloproof_dagster.assets.basis import basis_of, digest_of_policy, labels_digest, people
 from oloproof_dagster.assets.metrics import is_clustered
-from oloproof_dagster.assets.stage import Names, NewTable, Stage
+from oloproof_dagster.assets.release import GROUP, Place
+from oloproof_dagster.assets.stage import Names, NewTable, Stage, column_metadata
 from oloproof_dagster.decision.advice import LOOKS
 from oloproof_dagster.decision.decide import SuiteFacts, decide, settle
 from oloproof_dagster.digests import digest, parse_canonical
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.parquet import Stored
 from oloproof_dagster.evidence.past_decisions import PastDecision, note_decision
-from oloproof_dagster.project.files import file_digest
-from oloproof_dagster.project.project import Project, load_project
+from oloproof_dagster.project.project import Project
 from oloproof_dagster.project.release_yaml import GATE_CHECK, Policy
-from oloproof_dagster.project.reviews import read_reviews, reviews_digest
+from oloproof_dagster.project.reviews import read_reviews
 from oloproof_dagster.records.reasons import DecisionReason
-from oloproof_dagster.records.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, SuiteRow
+from oloproof_dagster.records.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, SuiteRow, json_text
 from oloproof_dagster.report.markdown import table
 from oloproof_dagster.suite.labels import unchecked_criteria, validities
 from oloproof_dagster.wording import interval_text
 
-GROUP = "release"
 
-
-def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
-    """`decisions` and `gate` of a project."""
-    names = Names(project.slug)
+def gate_assets(project: Project, evidence_root: str) -> list[dg.AssetsDefinition]:
+    """`decisions` and `gate` of a project, whose evidence is at the root."""
+    names, place = Names(project.slug), Place(project.root, evidence_root)
     policy = project.policy
     policy_digest = digest_of_policy(policy)
 
@@ -71,6 +70,8 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
         group=GROUP,
         code_version=digest("code_version/v1", policy_digest),
         description="What the decisions mean for the release. Its check `release` holds back what is downstream.",
+        sandbox=True,
+        metadata={**column_metadata("gate"), **place.metadata()},
         check_specs=check_specs(names, policy),
         output_required=policy is not None,
     )
@@ -88,11 +89,13 @@ def gate_assets(project: Project) -> list[dg.AssetsDefinition]:
                 " materialize the decisions again"
             )
         facts = SuiteFacts(noted["clustered"], noted["n_clusters"], noted["partial"])
-        row = settle(policy, rows, facts)
-        result = stage.materialize(lambda: NewTable((row,)), decisions, partial=facts.partial)
+        basis = basis_of(stage).text()
+        row = replace(settle(policy, rows, facts), basis=json_text(basis))
+        result = stage.materialize(lambda: NewTable((row,)), decisions, partial=facts.partial, basis=basis)
         note_decision(stage.evidence, stage.version, _past(stage, row, noted))
+        stands_on = {"stands_on": dg.MetadataValue.json(parse_canonical(basis)), **place.metadata()}
         yield result._replace(
-            metadata={**(result.metadata or {}), **shown(row, rows), "policy": policy_digest},
+            metadata={**(result.metadata or {}), **shown(row, rows), **stands_on},
             check_results=checks(policy, row, rows),
         )
 
@@ -112,33 +115,6 @@ def _past(stage: Stage, row: GateRow, noted: dict[str, Any]) -> PastDecision:
         labels=noted["labels"],
         code=tables["trajectories"].get("code"),
     )
-
-
-def digest_of_policy(policy: Policy | None) -> str:
-    """A digest over what release.yaml says."""
-    return digest("policy/v1", policy.model_dump(mode="json") if policy else None)
-
-
-def labels_digest(project: Project) -> str:
-    """A digest over the label files' bytes, and what is asked of them."""
-    return digest(
-        "labels/v1",
-        [
-            [
-                each.name,
-                file_digest(project.root / each.validity_labels, each.validity_labels),
-                each.minimum_validity,
-                each.validity_sample,
-            ]
-            for each in project.transforms
-            if each.validity_labels
-        ],
-    )
-
-
-def people(project: Project) -> dict[str, str]:
-    """Digests over what people decide: the labels and the reviews."""
-    return {"labels": labels_digest(project), "reviews": reviews_digest(project)}
 
 
 def suite_facts(suite: Stored[SuiteRow], metrics: Stored[MetricRow]) -> SuiteFacts:
@@ -237,91 +213,3 @@ def shown(gate: GateRow, decisions: tuple[DecisionRow, ...]) -> dict[str, Any]:
         "reasons": parse_canonical(gate.reasons),
         "rules": dg.MarkdownMetadataValue(table(heading, rows) + (f"\n\n{LOOKS}" if looked else "")),
     }
-
-
-def require_gate(
-    context: dg.AssetExecutionContext, *, gate: dg.AssetKey | Sequence[str] | None = None, allow_warn: bool = False
-) -> None:
-    """Goes on only when the Gate of this very partition allows the release.
-
-    `gate` is the gate asset's key; by default the upstream asset of that name. A blocking check holds back within one
-    run only, so whatever must never run after a red Gate calls this first.
-
-    Raises:
-        dagster.Failure: the Gate blocks, warns (unless `allow_warn`), was never decided for this version, or was
-            decided before its evidence was last touched.
-    """
-    _allowed(context, dg.AssetKey.from_coercible(gate) if gate is not None else _upstream_gate(context), allow_warn)
-
-
-def _allowed(context: dg.AssetExecutionContext, key: dg.AssetKey, allow_warn: bool) -> dg.AssetMaterialization:
-    """The decision that lets a release through; refuses as `require_gate` says."""
-    version = context.partition_key
-    decided, storage_id = _latest(context, key, version)
-    if decided is None:
-        raise _refusal(f"no Gate was decided for system version {version!r}")
-    for name in ("trajectories", "fault_replays", "verdicts", "metrics", "decisions"):
-        _, later = _latest(context, dg.AssetKey([*key.path[:-1], name]), version)
-        if later > storage_id:
-            raise _refusal(
-                f"{name} of system version {version!r} changed after its Gate was decided; materialize the gate again"
-            )
-    action = str(decided.metadata["action"].value)
-    if action == "ALLOW" or (action == "WARN" and allow_warn):
-        return decided
-    raise _refusal(
-        f"the Gate of system version {version!r} says {action}"
-        + ("; pass allow_warn=True to go on with warnings" if action == "WARN" else "")
-    )
-
-
-def _refusal(why: str) -> dg.Failure:
-    return dg.Failure(f"not released: {why}", allow_retries=False)
-
-
-def _latest(
-    context: dg.AssetExecutionContext, key: dg.AssetKey, version: str
-) -> tuple[dg.AssetMaterialization | None, int]:
-    records = context.instance.fetch_materializations(
-        dg.AssetRecordsFilter(asset_key=key, asset_partitions=[version]), limit=1
-    ).records
-    return (records[0].asset_materialization, records[0].storage_id) if records else (None, -1)
-
-
-def _upstream_gate(context: dg.AssetExecutionContext) -> dg.AssetKey:
-    found: set[dg.AssetKey] = {
-        key for keys in context.assets_def.asset_deps.values() for key in keys if key.path[-1] == "gate"
-    }
-    if len(found) != 1:
-        raise _refusal(f"require_gate found {len(found)} upstream assets named gate; pass gate=AssetKey([...])")
-    return found.pop()
-
-
-def gated_asset(
-    project: Project | Path | str, *, allow_warn: bool = False, **options: Any
-) -> Callable[[Callable[..., Any]], dg.AssetsDefinition]:
-    """An asset behind a project's Gate: downstream of it, of its partitions, its body run only when it allows.
-
-    A Gate that was decided by another release.yaml than the one there is now allows nothing.
-
-    `options` are those of `dagster.asset`; the decorated function takes `context` first.
-    """
-    loaded = project if isinstance(project, Project) else load_project(project)
-    names = Names(loaded.slug)
-
-    def decorate(function: Callable[..., Any]) -> dg.AssetsDefinition:
-        @functools.wraps(function)
-        def guarded(context: dg.AssetExecutionContext, *args: Any, **kwargs: Any) -> Any:
-            by = _allowed(context, names.key("gate"), allow_warn).metadata.get("policy")
-            if by is None or by.value != digest_of_policy(load_project(loaded.root).policy):
-                raise _refusal(
-                    f"release.yaml changed after the Gate of {context.partition_key!r} was decided; decide it again"
-                )
-            return function(context, *args, **kwargs)
-
-        deps = [*options.pop("deps", ()), names.key("gate")]
-        own = {"key_prefix": names.slug, "group_name": GROUP, "partitions_def": names.partitions, **options}
-        gated: dg.AssetsDefinition = dg.asset(**own, deps=deps)(guarded)
-        return gated
-
-    return decorate

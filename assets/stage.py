@@ -234,9 +234,11 @@ class Stage:
         """Where the table is written before it takes its place."""
         return self.evidence.staging(self.table.name, self.version)
 
-    def written(self, new: NewTable, fingerprint: str) -> dg.MaterializeResult[Staged]:
-        """The table made anew and staged."""
-        noted = {"fingerprint": fingerprint}
+    def written(
+        self, new: NewTable, fingerprint: str, upstream: tuple[Stored[Any], ...]
+    ) -> dg.MaterializeResult[Staged]:
+        """The table made anew and staged; it notes the contents of those that it was made of."""
+        noted = {"fingerprint": fingerprint, "upstream": [each.content for each in upstream]}
         staged = stage(self.staging, self.table, new.rows, lambda: {**new.facts(), **noted})
         return self.handed_over(staged, fingerprint, new.metadata())
 
@@ -259,7 +261,7 @@ class Stage:
     def materialize(
         self, make: Callable[[], NewTable], *upstream: Stored[Any], **more: Any
     ) -> dg.MaterializeResult[Any]:
-        """The table: used again where its fingerprint still holds, else made."""
+        """The table: used again where its fingerprint still holds and it notes what it was made of, else made."""
         fingerprint = self.fingerprint(*upstream, **more)
-        latest = self.current(fingerprint)
-        return self.written(make(), fingerprint) if latest is None else self.reused(latest)
+        latest = self.current(fingerprint) if "upstream" in self.stored.facts() else None
+        return self.written(make(), fingerprint, upstream) if latest is None else self.reused(latest)

@@ -54,14 +54,15 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
                 allow_retries=False,
             )
         upstream = (transformed_cases, trajectories, environment_states, fault_replays)
-        trials = project.suite.trials
+        # The checks' files as they are now: a long-lived code location knows the version of those it was loaded with.
+        judges, trials = judgment_code(project), project.suite.trials
         if stage.keeps_recorded:
             trials = int(trajectories.facts().get("trials", 1))
 
         def make() -> NewTable:
             judgment, failures, unseen = Judgment(*upstream, trials), Failures(), UnseenPaths.of(project)
             rows = failures.watching(judgment.verdicts(criteria(project), unseen))
-            noted = {"trials": trials}
+            noted = {"trials": trials, "judges": judges}
             return NewTable(
                 rows,
                 lambda: {
@@ -73,8 +74,7 @@ def verdict_assets(project: Project) -> list[dg.AssetsDefinition]:
                 failures.metadata,
             )
 
-        # The checks' files as they are now: a long-lived code location knows the version of those it was loaded with.
-        return stage.materialize(make, *upstream, judges=judgment_code(project), trials=trials)
+        return stage.materialize(make, *upstream, judges=judges, trials=trials)
 
     return [verdicts]
 

@@ -8,8 +8,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from oloproof_dagster.assets.gate import gated_asset as gated_asset
-    from oloproof_dagster.assets.gate import require_gate as require_gate
+    from oloproof_dagster.assets.release import gated_asset as gated_asset
+    from oloproof_dagster.assets.release import require_gate as require_gate
     from oloproof_dagster.definitions import build_definitions as build_definitions
     from oloproof_dagster.errors import ConfigError as ConfigError
     from oloproof_dagster.errors import EvidenceError as EvidenceError
@@ -64,10 +64,10 @@ _HOME = {
     "Verdict": "evaluators.verdict",
     "build_definitions": "definitions",
     "current_case": "system.protocols",
-    "gated_asset": "assets.gate",
+    "gated_asset": "assets.release",
     "load_project": "project.project",
     "load_run": "report.runs",
-    "require_gate": "assets.gate",
+    "require_gate": "assets.release",
 }
 
 __version__ = "0.1.0"

@@ -54,7 +54,7 @@ def build_definitions(
             *replay_assets(loaded, pool, shards),
             *verdict_assets(loaded),
             *metric_assets(loaded),
-            *gate_assets(loaded),
+            *gate_assets(loaded, root),
         ],
         jobs=jobs(loaded, executor),
         schedules=schedules(loaded, evidence),

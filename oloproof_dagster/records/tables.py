@@ -225,11 +225,15 @@ class DecisionRow:
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """What the decisions mean for the release: ALLOW, WARN or BLOCK; `reasons` as in the release_run/v1 document."""
+    """What the decisions mean for the release: ALLOW, WARN or BLOCK; `reasons` as in the release_run/v1 document.
+
+    `basis` holds the digests of what it was decided on (decision.basis.Basis), null in tables of earlier releases.
+    """
 
     action: str
     exit_code: int
     reasons: JSONText
+    basis: JSONText | None = None
 
 
 Row = TypeVar("Row")
@@ -250,9 +254,9 @@ def _kind(annotation: Any) -> tuple[type, bool]:
 
 
 class Table(Generic[Row]):
-    """A table's name, row type and schema. `volatile` columns are left out of the content digest: durations, and texts
-    that a digest in the same row stands for whatever the order of their keys. `optional` ones may be absent from a file
-    and are null then."""
+    """A table's name, row type and schema. `volatile` columns are left out of the content digest: durations, texts that
+    a digest in the same row stands for whatever the order of their keys, digests of what a row was made of. `optional`
+    ones may be absent from a file and are null then."""
 
     def __init__(self, name: str, row: type[Row], *, key: tuple[str, ...], volatile: tuple[str, ...] = ()) -> None:
         self.name, self.row, self.key = name, row, key
@@ -289,7 +293,7 @@ VERDICTS = Table("verdicts", VerdictRow, key=("case_id", "trial", "criterion"))
 METRICS = Table("metrics", MetricRow, key=("metric",))
 SLICES = Table("slices", SliceRow, key=("slice", "value", "metric"))
 DECISIONS = Table("decisions", DecisionRow, key=("rule_id",))
-GATE = Table("gate", GateRow, key=("action",))
+GATE = Table("gate", GateRow, key=("action",), volatile=("basis",))
 
 TABLES: dict[str, Table[Any]] = {
     table.name: table

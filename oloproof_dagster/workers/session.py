@@ -77,12 +77,12 @@ class Session:
     @property
     def code_digest(self) -> str:
         """The digest of the system's files as they are now; importing nothing."""
-        return OwnFiles.of_system(self._project, *self._modules).code_digest
+        return OwnFiles.of_system(self._project, *self.modules).code_digest
 
     @property
     def other_files(self) -> dict[str, str]:
         """The contents of the project's files that are not in the code digest; see `declared_inputs.other_files`."""
-        known = OwnFiles.of(self._project, *self._modules).modules.values()
+        known = OwnFiles.of(self._project, *self.modules).modules.values()
         return other_files(self._project, frozenset(known))
 
     def prepare(self) -> None:
@@ -136,7 +136,8 @@ class Session:
                 each.close()
 
     @property
-    def _modules(self) -> tuple[str | None, ...]:
+    def modules(self) -> tuple[str | None, ...]:
+        """The `module:attribute` names that the system's files are found by."""
         declared, overrides = self._project.suite.system, self._overrides
         return (overrides.callable or declared.callable, overrides.environment or declared.environment, overrides.maker)
 
@@ -183,7 +184,7 @@ class Session:
             overrides.callable,
             overrides.environment,
             overrides.make,
-            self._modules,
+            self.modules,
             code,
             self._retry_on,
         )
