@@ -147,8 +147,9 @@ def register(instance: dg.DagsterInstance, project: Project, version: str | None
 def request_for(instance: dg.DagsterInstance, project: Project, evidence: Evidence) -> dg.RunRequest | dg.SkipReason:
     """A run for the current version, unless its Gate is decided or a run of it is under way that somebody is at.
 
-    A failed run is requested again when the project's files have changed since, else after an hour, as what broke it
-    may lie elsewhere. The run key counts the runs that there were, so that no key blocks a version for ever.
+    A run that was killed is requested again at once, as it goes on where it stopped. A failed run is requested again
+    when the project's files have changed since, else after an hour, as what broke it may lie elsewhere. The run key
+    counts the runs that there were, so that no key blocks a version for ever.
     """
     names, version = Names(project.slug), project.version
     last = names.key("gate" if project.policy else "metrics")  # without release.yaml nothing is ever decided
@@ -156,13 +157,13 @@ def request_for(instance: dg.DagsterInstance, project: Project, evidence: Eviden
         dg.AssetRecordsFilter(asset_key=last, asset_partitions=[version]), limit=1
     ).records:
         return dg.SkipReason(f"system version {version!r} is evaluated")
-    report_killed(instance)
-    report_gone(instance, names, evidence)
+    killed = {*report_killed(instance), *report_gone(instance, names, evidence)}
     runs = _runs(instance, names, version)
     if any(not each.dagster_run.is_finished for each in runs):
         return dg.SkipReason(f"a run of system version {version!r} is under way")
     now = project_digest(project)
-    if runs and runs[0].dagster_run.tags.get(PROJECT_TAG) == now and not _rested(runs[0]):
+    latest = runs[0] if runs and runs[0].dagster_run.run_id not in killed else None
+    if latest and latest.dagster_run.tags.get(PROJECT_TAG) == now and not _rested(latest):
         return dg.SkipReason(f"the last run of system version {version!r} failed and no file changed since")
     return dg.RunRequest(
         run_key=f"{version}/{now}/{len(runs)}",

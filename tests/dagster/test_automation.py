@@ -17,6 +17,7 @@ from oloproof_dagster.definitions import defs
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.local_run.release_run import project_definitions
 from oloproof_dagster.resources.processes import TAG, living, report_killed
+from oloproof_dagster.suite.preflight import project_digest
 from tests.support.projects import NO_FAILURE, rules, write_project
 from tests.support.runs import COUNTED_TILL, TABLES, Home, Result, home
 
@@ -302,7 +303,8 @@ def test_a_run_whose_process_was_killed_is_reported_as_failed_and_asked_for_agai
     with living() as tags:
         where, pid, since, mark = tags[TAG].split("/")
     before = f"{float(since) - 60}"  # a later process has its id now
-    run = started(till, {TAG: "/".join([where, pid, before, mark])})
+    asked = {automation.PROJECT_TAG: project_digest(load_project(till.root))}
+    run = started(till, {TAG: "/".join([where, pid, before, mark]), **asked})
     assert isinstance(evaluating(till), dg.RunRequest)
     assert status(till, run) == dg.DagsterRunStatus.FAILURE
 
@@ -319,8 +321,8 @@ def test_a_run_whose_process_lives_and_a_run_of_dagsters_own_are_left_alone(till
 
 
 def at_a_step(home: Home, step: str, seconds_ago: float) -> dg.DagsterRun:
-    """A run that Dagster launched, with a step under way since then."""
-    run = started(home, {})
+    """A run that the sensor asked for and Dagster launched, with a step under way since then."""
+    run = started(home, {automation.PROJECT_TAG: project_digest(load_project(home.root))})
     began = DagsterEvent(event_type_value=dg.DagsterEventType.STEP_START.value, job_name=run.job_name, step_key=step)
     at = time.time() - seconds_ago
     home.instance.store_event(dg.EventLogEntry(
