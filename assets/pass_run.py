@@ -5,6 +5,7 @@ the latest materialisations, the run's sandboxes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +60,11 @@ class PassRun:
         if not self._keeps:
             require_as_loaded(self._project)
             require_turns(self._context)
+
+    def held(self, shard: int | None = None) -> AbstractContextManager[None]:
+        """Keeps other runs from executing the version meanwhile, or a shard of it; a run that executes nothing keeps
+        nobody away, and nobody it."""
+        return nullcontext() if self._keeps else self.evidence.held(self.version, shard=shard)
 
     def plan(self, *, fresh: bool, retry_errors: bool) -> PassPlan:
         """Opens the attempt, and decides whether anything is to be done."""

@@ -65,7 +65,7 @@ def in_one_step(
 ) -> Iterator[dg.MaterializeResult[Any]]:
     """The whole pass, held against other runs until its tables are in their place."""
     run.require()
-    with run.evidence.held(run.version):
+    with run.held():
         plan = run.plan(fresh=fresh, retry_errors=retry_errors)
         attempt = run.evidence.attempt(run.version)
         assert attempt is not None, "a plan opens one"
@@ -113,7 +113,7 @@ def _plan_op(sharded: Sharded) -> dg.OpDefinition:
     ) -> Iterator[dg.Output[Any] | dg.DynamicOutput[Any]]:
         run = sharded.begin(context, tables)
         run.require()
-        with run.evidence.held(run.version):
+        with run.held():
             planned = run.plan(fresh=config.fresh, retry_errors=config.retry_errors)
         yield dg.Output(planned.model_dump(mode="json"), "plan")
         for shard in plan_shards(planned, run.clusters(), sharded.shards):
@@ -135,7 +135,7 @@ def _shard_op(sharded: Sharded) -> dg.OpDefinition:
     def shard(context: dg.AssetExecutionContext, shard: Any, **tables: Any) -> dg.Output[Any]:
         run, own = sharded.begin(context, tables), ShardPlan.model_validate(shard)
         run.require()
-        with run.evidence.held(run.version, shard=own.index), _shard_index(run.session, own.index):
+        with run.held(own.index), _shard_index(run.session, own.index):
             result = run.run_shard(own, run.in_force(own.plan))
         return dg.Output(result.model_dump(mode="json"), metadata={"n_new": result.n_new, "seconds": result.seconds})
 
@@ -157,7 +157,7 @@ def _collect_op(sharded: Sharded) -> dg.OpDefinition:
         context: dg.AssetExecutionContext, plan: Any, results: Any, **tables: Any
     ) -> Iterator[dg.MaterializeResult[Any]]:
         run, planned = sharded.begin(context, tables), PassPlan.model_validate(plan)
-        with run.evidence.held(run.version):
+        with run.held():
             shards = [ShardResult.model_validate(each) for each in results]
             yield from run.results(planned, run.in_force(planned), shards)
         values: StepValues = getattr(context.resources, names.steps)

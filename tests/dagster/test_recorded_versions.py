@@ -160,6 +160,11 @@ def test_what_a_later_run_resumes_from_is_not_taken_away(bumped: Home) -> None:
     assert not attempt.complete
 
 
+def test_its_runs_do_not_keep_each_other_away(bumped: Home) -> None:
+    with load_run(bumped.root, "v1").evidence.held("v1"):
+        assert bumped.run("v1").success
+
+
 def test_its_run_waits_for_no_turn_at_a_shared_sandbox(bumped: Home) -> None:
     bumped.edit("oloproof.yaml", "version: 1\n", 'version: 1\nsandbox: {"shared": true}\n')
     assert bumped.run("v1").success

@@ -137,8 +137,10 @@ UNCOVERED = {
     "cases": DIGESTED,
     "transformed_cases": DIGESTED | {"given_digest", "initial_digest"},
     "trajectories": {"duration_ms", "retried", "left_tasks", "left_threads"},
+    "gate": {"basis"},
 }
-"""Columns of which the case's digest says all but the order of their keys, and what no two runs have in common."""
+"""Columns of which the case's digest says all but the order of their keys, what no two runs have in common, and the
+digests of what a Gate was decided on: under another policy the same Gate is the same."""
 
 
 @TABLE
