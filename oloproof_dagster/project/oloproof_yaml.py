@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from oloproof_dagster.evidence.store_url import store_url
-from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, a_callable, ignored_paths, some_paths
+from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, a_callable, a_path, ignored_paths, some_paths
 from oloproof_dagster.project.slice_names import parse_slice
 from oloproof_dagster.project.validation import FileModel, Misplaced
 from oloproof_dagster.records.paths import Pick, parse_path
@@ -136,10 +136,11 @@ def a_slice(text: str) -> str:
 
 
 class TransformDeclaration(FileModel):
-    """One transform: a template with {value}, or replacements applied in order, of one text field of the input."""
+    """One transform of a text of the input, or of texts of the initial state, and how the text changes."""
 
     name: str
     version: Annotated[int, Field(ge=1)] = 1
+    target: Literal["input", "initial_state"] = "input"
     field: str
     template: str | None = None
     replace: tuple[tuple[str, ...], ...] | None = None
@@ -154,14 +155,7 @@ class TransformDeclaration(FileModel):
             raise ValueError(f"{shortened(value)} must start with a lower-case letter and hold a-z, 0-9 and _ only")
         return value
 
-    @field_validator("field")
-    @classmethod
-    def _a_path(cls, value: str) -> str:
-        if any(isinstance(part, Pick) for part in parse_path(value)):
-            raise ValueError(
-                f"{shortened(value)} picks an element by a member, which a transform cannot; write its position"
-            )
-        return value
+    _field = field_validator("field")(a_path)
 
     @field_validator("replace")
     @classmethod
@@ -169,6 +163,26 @@ class TransformDeclaration(FileModel):
         if value is not None and (not value or any(len(pair) != 2 or not pair[0] for pair in value)):
             raise ValueError('must be a list of pairs, such as [["Please refund", "Could you refund"]]')
         return value
+
+    @property
+    def changes_world(self) -> bool:
+        """Whether the text lies in the initial state, so that a copy starts from another world."""
+        return self.target == "initial_state"
+
+    @property
+    def kind(self) -> Literal["template", "replace"]:
+        """How the text changes: the key that says it."""
+        return "replace" if self.template is None else "template"
+
+    @model_validator(mode="after")
+    def _in_its_target(self) -> "TransformDeclaration":
+        if not self.changes_world and any(isinstance(part, Pick) for part in parse_path(self.field)):
+            raise Misplaced(
+                f"{shortened(self.field)} picks an element by a member, which only a transform of the initial_state"
+                " can; write its position",
+                "field",
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_way(self) -> "TransformDeclaration":

@@ -89,6 +89,11 @@ def show_path(path: Path) -> str:
     plain = all(part and "." not in part and not _PICKS.fullmatch(part) for part in path)
     if plain and not path[0].startswith("/") and path != ("$",):
         return dotted
+    return pointer(path)
+
+
+def pointer(path: Path) -> str:
+    """A path as a JSON Pointer (RFC 6901); empty for the whole value."""
     return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path)
 
 
@@ -131,6 +136,16 @@ def matching(value: Any, path: Path) -> Iterator[Path]:
     for key in keys:
         for rest in matching(inside[key] if isinstance(inside, dict) else inside[int(key)], path[at + 1 :]):
             yield (*path[:at], key, *rest)
+
+
+def places(value: Any, path: Path) -> Iterator[Path]:
+    """As `matching`, with each Pick in a path replaced by the position that it names.
+
+    Raises:
+        PathAmbiguous: several elements of a list are what a part picks one of.
+    """
+    for found in matching(value, path):
+        yield from by_position(value, found)
 
 
 def by_position(value: Any, path: Path) -> Iterator[Path]:

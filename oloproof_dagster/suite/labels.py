@@ -17,7 +17,8 @@ from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.files import read_jsonl
 from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project
-from oloproof_dagster.records.paths import lookup, parse_path
+from oloproof_dagster.records.changed_texts import changed_texts
+from oloproof_dagster.records.paths import pointer
 from oloproof_dagster.records.tables import SuiteRow
 from oloproof_dagster.wording import json_kind, outwards, shortened
 
@@ -173,21 +174,33 @@ def pairs_to_read(
 
     `wanted` are the ids of the derived cases that are to be read; None for all.
     """
-    path = parse_path(transform.field)
-    source_text = ""
+    source: SuiteRow | None = None
     for row in suite:
-        text = lookup(parse_canonical(row.input), path)
         if row.source_case is None:
-            source_text = text
-        elif row.transform == transform.name and (wanted is None or row.case_id in wanted):
+            source = row
+        elif source and row.transform == transform.name and (wanted is None or row.case_id in wanted):
             given = [keeps for read, keeps in labels.get(row.case_id, []) if read == row.pair_digest]
+            before, after = _texts(*(parse_canonical(getattr(each, transform.target)) for each in (source, row)))
             yield {
                 "case": row.case_id,
                 "digest": row.pair_digest,
-                "source": source_text,
-                "derived": text,
+                "source": before,
+                "derived": after,
                 "kept": all(given) if given else None,
             }
+
+
+def _texts(source: Any, copy: Any) -> tuple[str, str]:
+    """The texts in which two values differ, before and after: one as it is, several each behind where it stands."""
+    changes = list(changed_texts(source, copy))
+    if len(changes) == 1:
+        return changes[0].source, changes[0].text
+    places = [pointer(change.path) for change in changes]
+    before, after = (
+        "\n".join(f"{place}: {getattr(change, side)}" for place, change in zip(places, changes, strict=True))
+        for side in ("source", "text")
+    )
+    return before, after
 
 
 def write_pairs(pairs: Iterable[dict[str, Any]], form: str, stream: TextIO, *, raw: bool = False) -> None:

@@ -12,7 +12,7 @@ from oloproof_dagster.records.paths import ABSENT, PathAmbiguous, lookup, parse_
 from oloproof_dagster.records.tables import CaseRow
 from oloproof_dagster.suite.cases import dataset_digest
 from oloproof_dagster.suite.labels import read_labels
-from oloproof_dagster.suite.transforms import refuse_untransformable
+from oloproof_dagster.suite.text_changes import TextChanges
 from oloproof_dagster.system.loading import load_attribute, shape, takes
 from oloproof_dagster.system.own_files import OwnFiles
 from oloproof_dagster.wording import json_kind, shortened
@@ -71,8 +71,9 @@ def readable_by_all(project: Project, cases: Iterable[CaseRow]) -> Iterator[Case
     contains = [each for each in project.evaluators if isinstance(each, Contains)]
     unchanged = any(isinstance(each, StateUnchanged) for each in project.evaluators)
     calls = any(isinstance(each, ToolCalls) and each.expected_calls for each in project.evaluators)
+    changes = TextChanges(project)
     for case in cases:
-        refuse_untransformable(project, case)
+        changes.of(case)
         for each in by_metadata:
             try:
                 each.value_of(parse_canonical(case.metadata), None)

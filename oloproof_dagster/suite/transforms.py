@@ -1,6 +1,6 @@
 """Derived cases: every source case followed by a copy of it for each transform, in one cluster."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,29 +14,33 @@ from oloproof_dagster.digests import (
     json_object,
     parse_canonical,
 )
-from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project
+from oloproof_dagster.records.changed_texts import ChangedText
 from oloproof_dagster.records.keys import given_digest, state_digest
-from oloproof_dagster.records.paths import ABSENT, lookup, parse_path
+from oloproof_dagster.records.paths import pointer
 from oloproof_dagster.records.tables import CaseRow, JSONText, SuiteRow
 from oloproof_dagster.suite.cases import case_digest, suite_digest
-from oloproof_dagster.wording import json_kind, shortened
+from oloproof_dagster.suite.text_changes import TextChanges, with_texts
+
+
+def is_v1(transform: TransformDeclaration) -> bool:
+    """Whether a transform's digests, and its pairs', are `v1`: it makes a template or replacements of the input."""
+    return not transform.changes_world
 
 
 def transform_digest(transform: TransformDeclaration) -> str:
-    """`metamorphic_transform/v1`: what the transform does, not what is known of it."""
-    pairs = None if transform.replace is None else [list(pair) for pair in transform.replace]
-    return digest(
-        "metamorphic_transform/v1",
-        {
-            "name": transform.name,
-            "version": transform.version,
-            "field": transform.field,
-            "template": transform.template,
-            "replace": pairs,
-        },
-    )
+    """`metamorphic_transform/v1` or `/v2`: what the transform does, not what is known of it."""
+    members = {
+        "name": transform.name,
+        "version": transform.version,
+        "field": transform.field,
+        "template": transform.template,
+        "replace": None if transform.replace is None else [list(pair) for pair in transform.replace],
+    }
+    if is_v1(transform):
+        return digest("metamorphic_transform/v1", members)
+    return digest("metamorphic_transform/v2", members | {"target": transform.target, "kind": transform.kind})
 
 
 def pair_digest(transform: str, source_input: str, derived_input: str) -> str:
@@ -47,13 +51,10 @@ def pair_digest(transform: str, source_input: str, derived_input: str) -> str:
     )
 
 
-def apply(transform: TransformDeclaration, text: str) -> str:
-    """The transformed text: the template around it, or the replacements in order, each at every occurrence."""
-    if transform.template is not None:
-        return transform.template.replace("{value}", text)
-    for old, new in transform.replace or ():
-        text = text.replace(old, new)
-    return text
+def texts_digest(transform: str, changes: Sequence[ChangedText]) -> str:
+    """`metamorphic_pair/v2` of a transform's digest and the texts that it changed: what a label was read for."""
+    texts = sorted([pointer(change.path), change.source, change.text] for change in changes)
+    return digest("metamorphic_pair/v2", {"transform": transform, "texts": texts})
 
 
 def expand(project: Project, cases: Iterable[CaseRow]) -> Iterator[SuiteRow]:
@@ -63,61 +64,13 @@ def expand(project: Project, cases: Iterable[CaseRow]) -> Iterator[SuiteRow]:
         ConfigError: a case that a transform cannot be applied to, naming the dataset's line.
     """
     digests = {transform.name: transform_digest(transform) for transform in project.transforms}
+    changes = TextChanges(project)
     for case in cases:
+        made = changes.of(case)
         source, canonical = _source(project, case)
         yield source
-        for transform in project.transforms:
-            yield _derived(source, canonical, transform, digests[transform.name])
-
-
-def refuse_untransformable(project: Project, case: CaseRow) -> None:
-    """Nothing, when every transform can be applied to a case.
-
-    Raises:
-        ConfigError: as `expand` does.
-    """
-    if not project.transforms:
-        return
-    who = f"case {shortened(case.case_id)}"
-    if "~" in case.case_id:
-        raise ConfigError.at(
-            project.suite.dataset,
-            case.line,
-            f"{who}: an id may not hold `~`, which names derived cases; rename the case",
-        )
-    if '"metamorphic"' in case.metadata and "metamorphic" in parse_canonical(case.metadata):
-        raise ConfigError.at(
-            project.suite.dataset,
-            case.line,
-            f"{who}: `metadata.metamorphic` is what transforms note of a copy; rename that key",
-        )
-    value = parse_canonical(case.input)
-    for transform in project.transforms:
-        try:
-            _changed(transform, value)
-        except ValueError as error:
-            raise ConfigError.at(
-                project.suite.dataset, case.line, f"{who}, transform {transform.name!r}: {error}"
-            ) from None
-
-
-def _changed(transform: TransformDeclaration, value: Any) -> str:
-    """The transformed text of an input.
-
-    Raises:
-        ValueError: there is no text, or it stays as it is.
-    """
-    text = lookup(value, parse_path(transform.field))
-    if not isinstance(text, str):
-        found = "which is not there" if text is ABSENT else f"found {json_kind(text)}"
-        raise ValueError(f"the input must hold text at {shortened(transform.field)}, {found}")
-    changed = apply(transform, text)
-    if changed == text:
-        raise ValueError(
-            f"{shortened(text)} stays as it is, and a pair equal to its source tests nothing;"
-            f" change the transform's {'template' if transform.template is not None else 'replace'}, or the case"
-        )
-    return changed
+        for transform, changed in made:
+            yield _derived(source, canonical, _Copying(transform, digests[transform.name], changed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +93,6 @@ class _Canonical:
 
 
 def _source(project: Project, case: CaseRow) -> tuple[SuiteRow, _Canonical]:
-    refuse_untransformable(project, case)
     group = (case.group_id or case.case_id) if project.transforms else case.group_id
     canonical = _Canonical(
         canonical_of(case.input),
@@ -158,41 +110,48 @@ def _source(project: Project, case: CaseRow) -> tuple[SuiteRow, _Canonical]:
     return SuiteRow(**members, cluster=group or case.case_id), canonical
 
 
-def _derived(source: SuiteRow, canonical: _Canonical, transform: TransformDeclaration, digest_: str) -> SuiteRow:
-    value = parse_canonical(source.input)
-    changed = _with(value, parse_path(transform.field), _changed(transform, value))
-    pair = pair_digest(digest_, canonical.input, dump(changed))
+@dataclass(frozen=True, slots=True)
+class _Copying:
+    """A transform, its digest, and what it changes in one case."""
+
+    transform: TransformDeclaration
+    digest: str
+    changes: Sequence[ChangedText]
+
+
+def _derived(source: SuiteRow, canonical: _Canonical, copying: _Copying) -> SuiteRow:
+    transform = copying.transform
+    changed = with_texts(parse_canonical(getattr(source, transform.target)), copying.changes)
+    target, in_order = dump(changed), JSONText(dump_in_order(changed))
+    if is_v1(transform):
+        pair = pair_digest(copying.digest, canonical.input, target)
+    else:
+        pair = texts_digest(copying.digest, copying.changes)
     metadata = parse_canonical(source.metadata) | {
         "metamorphic": {
             "source": source.case_id,
             "transform": transform.name,
             "version": transform.version,
-            "digest": digest_,
+            "digest": copying.digest,
             "pair_digest": pair,
         }
     }
-    derived = replace(canonical, input=dump(changed), metadata=dump(metadata))
+    if transform.changes_world:
+        derived = replace(canonical, initial_state=target, metadata=dump(metadata))
+        copy = replace(source, initial_state=in_order, initial_digest=state_digest(target))
+    else:
+        derived = replace(canonical, input=target, metadata=dump(metadata))
+        copy = replace(source, input=in_order)
     return replace(
-        source,
+        copy,
         case_id=f"{source.case_id}~{transform.name}",
         digest=derived.digest(source.group_id),
-        input=JSONText(dump_in_order(changed)),
         metadata=JSONText(dump_in_order(metadata)),
         source_case=source.case_id,
         transform=transform.name,
         pair_digest=pair,
         given_digest=given_digest(derived.input, derived.initial_state),
     )
-
-
-def _with(value: Any, path: tuple[str, ...], text: str) -> Any:
-    """The value with the text put at a path that leads to text; only the containers on the way are copied."""
-    if not path:
-        return text
-    if isinstance(value, dict):
-        return value | {path[0]: _with(value[path[0]], path[1:], text)}
-    position = int(path[0])
-    return [*value[:position], _with(value[position], path[1:], text), *value[position + 1 :]]
 
 
 class SuiteCount:

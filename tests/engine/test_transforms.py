@@ -15,7 +15,8 @@ from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.tables import SuiteRow
 from oloproof_dagster.suite.cases import read_cases
-from oloproof_dagster.suite.transforms import SuiteCount, apply, expand, pair_digest, transform_digest
+from oloproof_dagster.suite.text_changes import apply
+from oloproof_dagster.suite.transforms import SuiteCount, expand, pair_digest, transform_digest
 from tests.support import VECTORS
 from tests.support.projects import case, write_project
 
