@@ -18,9 +18,10 @@ STATES = {"PASS": "green", "FAIL": "bold red", "INSUFFICIENT_EVIDENCE": "yellow"
 
 
 def rate(row: dict[str, Any]) -> str:
-    """`23/24` with what is missing; an estimate stands only where something was observed."""
+    """`23/24` with what is missing, and how many passed because the agent never saw what its transform changed."""
     missing = f" +{row['n_missing']} missing" if row["n_missing"] else ""
-    return f"{row['n_passed']}/{row['n_observed']}{missing}"
+    unexposed = f" ({row['n_unexposed']} unexposed)" if row.get("n_unexposed") else ""
+    return f"{row['n_passed']}/{row['n_observed']}{missing}{unexposed}"
 
 
 def interval(row: dict[str, Any]) -> str:
@@ -71,7 +72,8 @@ def print_gate(console: Console, document: dict[str, Any]) -> None:
     if document["gate"] is None:
         console.print("There is no release.yaml: this run measured and decided nothing.")
         return
-    print_decisions(console, document["decisions"])
+    unexposed = {row["metric"]: row["n_unexposed"] for row in document["metrics"]}
+    print_decisions(console, [row | {"n_unexposed": unexposed.get(row["metric"])} for row in document["decisions"]])
     gate = document["gate"]
     reasons = f"  {', '.join(gate['reasons'])}" if gate["reasons"] else ""
     console.print()

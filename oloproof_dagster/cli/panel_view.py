@@ -1,6 +1,6 @@
 """The case panel in the terminal: verdicts first, then input and output, compared paths, replays and the recording."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from rich.console import Console
 from rich.text import Text
@@ -11,6 +11,8 @@ from oloproof_dagster.cli.listing import plain
 from oloproof_dagster.cli.replay_view import MEANINGS, labelled, print_replay, steps
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.project.evaluator_keys import Declaration
+from oloproof_dagster.records.changed_texts import changed_texts
+from oloproof_dagster.records.paths import show_path
 from oloproof_dagster.records.tables import VerdictRow
 from oloproof_dagster.report.list_changes import Row, aligned
 from oloproof_dagster.report.panels import CasePanel, compared
@@ -80,6 +82,20 @@ def _print_given(console: Console, panel: CasePanel, full: bool) -> None:
         console.print(labelled("source", panel.source.case_id))
         console.print(labelled("", shown(parse_canonical(panel.source.input), _longest(full))))
     console.print(labelled("input", shown(parse_canonical(panel.case.input), _longest(full))))
+    for text in _changes_of_the_world(panel, full):
+        console.print(labelled("changed", text))
+
+
+def _changes_of_the_world(panel: CasePanel, full: bool) -> Iterator[str]:
+    """Each text of the world that a copy's transform changed, behind where it stands."""
+    before, after = panel.source.initial_state if panel.source else None, panel.case.initial_state
+    if before is None or after is None or before == after:
+        return
+    changes = list(changed_texts(parse_canonical(before), parse_canonical(after)))
+    first = changes if full else changes[:PATHS_SHOWN]
+    yield from (f"{show_path(each.path)}: {shown(each.text, _longest(full))}" for each in first)
+    if len(first) < len(changes):
+        yield f"+ {len(changes) - len(first)} more"
 
 
 def _print_execution(console: Console, panel: CasePanel, full: bool) -> None:
@@ -117,6 +133,8 @@ def _print_verdicts(console: Console, panel: CasePanel) -> None:
         why = [MEANINGS.get(row.reason or "", row.reason or ""), "" if row.detail == error else row.detail or ""]
         if row.status == "failed" and not any(why):
             why = [_differing(row)]
+        if row.exposed is False:
+            why.append("no tool's result held what the transform changed")
         rows.add_row(row.criterion, Text(row.status, STATUSES[row.status]), plain(": ".join(filter(None, why))))
     console.print(rows)
     console.print()

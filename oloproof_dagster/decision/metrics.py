@@ -37,13 +37,14 @@ class Bounds:
 class Tally:
     """The verdicts of one criterion, counted per cluster; memory grows with the clusters, not with the verdicts."""
 
-    __slots__ = ("_clusters", "_shared", "excluded", "failed", "missing", "noop_passed", "passed")
+    __slots__ = ("_clusters", "_shared", "excluded", "failed", "missing", "n_unexposed", "noop_passed", "passed")
 
     def __init__(self) -> None:
         self.passed = self.failed = 0
         self.missing: Counter[str] = Counter()
         self.excluded: Counter[str] = Counter()
         self.noop_passed: int | None = None
+        self.n_unexposed: int | None = None
         self._clusters: dict[str, Cluster] = {}
         self._shared: dict[Cluster, Cluster] = {}
 
@@ -66,6 +67,8 @@ class Tally:
         eligible = verdict.status != NOT_APPLICABLE
         if verdict.noop is not None:
             self.noop_passed = (self.noop_passed or 0) + (eligible and verdict.noop)
+        if eligible and verdict.exposed is not None:
+            self.n_unexposed = (self.n_unexposed or 0) + (verdict.status == PASSED and not verdict.exposed)
         if eligible:
             passed, failed, missing = self._clusters.get(cluster, (0, 0, 0))
             one = _ONE[verdict.status]
@@ -191,6 +194,7 @@ def _row(criterion: str, tally: Tally, clustered: bool, confidence_level: float,
         clusters=_text(tally.clusters) if tally.method == SPACING else None,
         largest_cluster=tally.largest_cluster if tally.method == SPACING else None,
         caution=bounds.caution,
+        n_unexposed=tally.n_unexposed,
     )
 
 

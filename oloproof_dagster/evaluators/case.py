@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from oloproof_dagster.digests import parse_canonical
+from oloproof_dagster.records.changed_texts import ChangedText, as_source, changed_texts, holds
 from oloproof_dagster.records.paths import ABSENT
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow
@@ -72,6 +73,36 @@ class CaseEvidence:
         if source is not None and source.state_text == text:
             return source.state
         return ABSENT if text is None else parse_canonical(text)
+
+    @cached_property
+    def world_changes(self) -> tuple[ChangedText, ...]:
+        """The texts of a copy's world that its transform changed; none where the input was changed, or of a source."""
+        source = self.source
+        if source is None or self.case.initial_state == source.case.initial_state:
+            return ()
+        return tuple(changed_texts(source.initial_state, self.initial_state))
+
+    @property
+    def initial_as_source(self) -> Any:
+        """The state that a copy's source starts from; a source's own."""
+        return self.source.initial_state if self.source and self.world_changes else self.initial_state
+
+    def state_as_source(self, reference: Any) -> Any:
+        """The state left behind as it were without the changed texts, for a comparison with `reference`."""
+        return as_source(self.state, self.world_changes, reference)
+
+    @cached_property
+    def exposed(self) -> bool | None:
+        """Whether the agent was shown a changed text of the world, as some tool's result; None where no text of it was
+        changed, or the recording does not say."""
+        recording = self.trajectory if self.world_changes else None
+        if recording is None:
+            return None
+        texts = tuple(change.text for change in self.world_changes)
+        results = (step for step in recording.steps if step.kind == "tool_result")
+        if any(holds(step.result, texts) or holds(step.error, texts) for step in results):
+            return True
+        return None if recording.truncated else False
 
     @cached_property
     def output(self) -> Any:

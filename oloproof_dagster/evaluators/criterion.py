@@ -96,6 +96,7 @@ class Criterion:
             compared=compared,
             noop=noop,
             diverged=diverged,
+            exposed=None if verdict.status == "not_applicable" else evidence.exposed,
         )
 
     def _verdict(self, evidence: CaseEvidence) -> Verdict:

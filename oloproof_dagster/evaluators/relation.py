@@ -82,8 +82,9 @@ class RelationEvaluator:
     def _same_state(self, source: CaseEvidence, derived: CaseEvidence) -> Verdict:
         if source.state_text is None or derived.state_text is None:
             return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
-        comparison = self._comparison.on(derived.initial_state, source.state, derived.state)
-        return by_comparison(compare_at(comparison, (), source.state, derived.state))
+        found = derived.state_as_source(source.state)
+        comparison = self._comparison.on(derived.initial_state, source.state, found)
+        return by_comparison(compare_at(comparison, (), source.state, found))
 
 
 def _has_both_states(side: CaseEvidence) -> bool:

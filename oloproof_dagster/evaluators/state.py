@@ -32,19 +32,22 @@ class StateMatchesEvaluator:
 
     def judge(self, evidence: CaseEvidence) -> Verdict:
         """Whether the state left behind is the expected one."""
-        exact = self.is_patched(evidence)
-        return self.compare(self.expected(evidence), evidence.state, evidence.initial_state, exact=exact)
+        exact, expected = self.is_patched(evidence), self.expected(evidence)
+        return self.compare(expected, evidence.state_as_source(expected), evidence.initial_as_source, exact=exact)
 
     def is_patched(self, evidence: CaseEvidence) -> bool:
         """Whether the expected state is the initial one with the case's changes, and no others."""
         return self._patch(evidence) is not ABSENT
 
     def expected(self, evidence: CaseEvidence) -> Any:
-        """The state that the case expects, or ABSENT: the declared one, or the initial one with the case's patch."""
-        patch = self._patch(evidence)
-        if patch is ABSENT or evidence.initial_state is ABSENT:
+        """The state that the case expects, or ABSENT: the declared one, or the initial one with the case's patch.
+
+        A copy expects what its source does, also where its world was changed.
+        """
+        patch, initial = self._patch(evidence), evidence.initial_as_source
+        if patch is ABSENT or initial is ABSENT:
             return lookup(evidence.expected, self._field)
-        return patched(evidence.initial_state, patch)
+        return patched(initial, patch)
 
     def _patch(self, evidence: CaseEvidence) -> Any:
         """The case's `expected.state_patch`, where that takes the place of what is compared with; else ABSENT."""
@@ -73,7 +76,7 @@ class StateMatchesEvaluator:
 
     def noop(self, evidence: CaseEvidence) -> bool | None:
         """Whether an agent that does nothing would pass."""
-        expected, initial = self.expected(evidence), evidence.initial_state
+        expected, initial = self.expected(evidence), evidence.initial_as_source
         if initial is ABSENT or self._lacking(expected):
             return False
         comparison = self._on(self.is_patched(evidence), initial, expected)

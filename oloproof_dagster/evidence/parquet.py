@@ -69,7 +69,12 @@ class Writer(Generic[Row]):
     def add(self, row: Row) -> None:
         """Takes one row."""
         values = self._values(row)
-        line = dump(self._content(row)).encode()
+        content = self._content(row)
+        for _ in range(self._table.n_added):
+            if content[-1] is not None:
+                break
+            content = content[:-1]
+        line = dump(content).encode()
         self._hasher.update(line)
         self._hasher.update(b"\n")
         self._n_bytes += len(line)

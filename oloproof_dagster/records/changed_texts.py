@@ -1,5 +1,6 @@
 """The texts in which a case's world and its copy's differ, and the copy's state read as if nothing had been changed."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,26 @@ def as_source(state: Any, changes: Sequence[ChangedText], reference: Any = ABSEN
     for change in changes:
         sources.setdefault(change.text, []).append(change.source)
     return _as_source(state, sources, reference) if sources else state
+
+
+def holds(value: Any, texts: Sequence[str]) -> bool:
+    """Whether a JSON value holds one of some texts, within any string of it or within JSON that a string holds."""
+    written = {form for text in texts for form in (text, _inside_json(text, True), _inside_json(text, False))}
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str):
+            if any(form in each for form in written):
+                return True
+        elif isinstance(each, dict):
+            waiting += [*each, *each.values()]
+        elif isinstance(each, list):
+            waiting += each
+    return False
+
+
+def _inside_json(text: str, ascii_only: bool) -> str:
+    return json.dumps(text, ensure_ascii=ascii_only)[1:-1]
 
 
 def _as_source(value: Any, sources: Mapping[str, Sequence[str]], reference: Any) -> Any:

@@ -126,7 +126,8 @@ class VerdictRow:
     """One criterion's result for one case and trial. `compared` lists the compared paths (state.Compared.members).
 
     `noop` says, for a state criterion, whether the case's initial state already satisfies the check. `diverged` is the
-    first difference of a replay that shows nothing: at_step, what, recorded, replayed, and the path in it.
+    first difference of a replay that shows nothing: at_step, what, recorded, replayed, and the path in it. `exposed`
+    says, of a copy whose world was changed, whether a tool's result held a changed text.
     """
 
     case_id: str
@@ -138,6 +139,7 @@ class VerdictRow:
     compared: JSONText | None
     noop: bool | None
     diverged: JSONText | None = None
+    exposed: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +151,8 @@ class MetricRow:
     a clustered interval was computed from, null under the exact method: for each distinct cluster a list of passed,
     failed, missing and how many clusters are alike; `largest_cluster` is the
     one that is larger than all others. `caution` is the reason code under which bounds only describe. `verdicts` is a
-    digest over the criterion's verdicts.
+    digest over the criterion's verdicts. `n_unexposed` counts the passed copies of a changed world whose agent never
+    saw a changed text; null where no copy says.
     """
 
     metric: str
@@ -172,6 +175,7 @@ class MetricRow:
     largest_cluster: str | None = None
     caution: str | None = None
     verdicts: str | None = None
+    n_unexposed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +260,18 @@ def _kind(annotation: Any) -> tuple[type, bool]:
 class Table(Generic[Row]):
     """A table's name, row type and schema. `volatile` columns are left out of the content digest: durations, texts that
     a digest in the same row stands for whatever the order of their keys, digests of what a row was made of. `optional`
-    ones may be absent from a file and are null then."""
+    ones may be absent from a file and are null then. `added` ones are last, and part of the content digest where they
+    are not null: rows that say nothing of them keep the digest that they had."""
 
-    def __init__(self, name: str, row: type[Row], *, key: tuple[str, ...], volatile: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        row: type[Row],
+        *,
+        key: tuple[str, ...],
+        volatile: tuple[str, ...] = (),
+        added: tuple[str, ...] = (),
+    ) -> None:
         self.name, self.row, self.key = name, row, key
         hints = get_type_hints(row)
         self.columns = tuple(field.name for field in dataclasses.fields(row))  # type: ignore[arg-type]
@@ -266,6 +279,8 @@ class Table(Generic[Row]):
         self.optional = frozenset(field.name for field in dataclasses.fields(row) if field.default is None)  # type: ignore[arg-type]
         self._kinds = tuple(_kind(hints[column]) for column in self.columns)
         self.content = tuple(column for column in self.columns if column not in volatile)
+        self.n_added = len(added)
+        assert self.content[len(self.content) - len(added) :] == added
 
     def row_of(self, values: Sequence[Any]) -> Row | None:
         """The row of these values, read from somewhere else than a table; None where they do not fit the columns."""
@@ -289,8 +304,8 @@ EXECUTIONS = Table(
 )
 STATES = Table("environment_states", StateRow, key=("execution_key",))
 REPLAYS = Table("fault_replays", ReplayRow, key=("replay_key",), volatile=("duration_ms", "retried"))
-VERDICTS = Table("verdicts", VerdictRow, key=("case_id", "trial", "criterion"))
-METRICS = Table("metrics", MetricRow, key=("metric",))
+VERDICTS = Table("verdicts", VerdictRow, key=("case_id", "trial", "criterion"), added=("exposed",))
+METRICS = Table("metrics", MetricRow, key=("metric",), added=("n_unexposed",))
 SLICES = Table("slices", SliceRow, key=("slice", "value", "metric"))
 DECISIONS = Table("decisions", DecisionRow, key=("rule_id",))
 GATE = Table("gate", GateRow, key=("action",), volatile=("basis",))

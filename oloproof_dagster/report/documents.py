@@ -36,6 +36,8 @@ METRIC = (
     *COUNTS,
     "missing",
     "excluded",
+    "noop_passed",
+    "n_unexposed",
 )
 SLICE = ("slice", "value", "metric", "estimate", "lower", "upper", "n_observed", "n_passed", "n_missing", "support")
 _JSON_COLUMNS = {"reasons", "missing", "excluded"}
@@ -57,9 +59,7 @@ def release_run(run: Run, cache: dict[str, dict[str, int]]) -> dict[str, Any]:
         },
         "gate": run.gate,
         "decisions": [_decision(row) for row in run.table("decisions").rows()],
-        "metrics": [
-            _members(row, METRIC) | _where_set(row, "noop_passed", "caution") for row in run.table("metrics").rows()
-        ],
+        "metrics": [_members(row, METRIC) | _where_set(row, "caution") for row in run.table("metrics").rows()],
         "slices": [_members(row, SLICE) | _where_set(row, "caution") for row in run.table("slices").rows()],
         "cache": cache,
     }

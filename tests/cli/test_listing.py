@@ -40,13 +40,24 @@ def decision(rule_id: str, state: str, **more: object) -> dict[str, object]:
 def test_no_word_of_the_gate_is_broken_at_any_width(width: int) -> None:
     rows = [
         decision("refunds-leave-other-records-alone", "INSUFFICIENT_EVIDENCE"),
-        decision("recovers-from-a-failed-refund", "MANUAL_REVIEW"),
+        decision("recovers-from-a-failed-refund", "MANUAL_REVIEW", metric="steady"),
     ]
     stream = io.StringIO()
-    gate = {"action": "BLOCK", "exit_code": 3, "reasons": []}
-    print_gate(Console(file=stream, width=width, markup=False), {"gate": gate, "decisions": rows})
+    document = {
+        "gate": {"action": "BLOCK", "exit_code": 3, "reasons": []},
+        "decisions": rows,
+        "metrics": [{"metric": "steady", "n_unexposed": 5}],
+    }
+    print_gate(Console(file=stream, width=width, markup=False), document)
     words = stream.getvalue().split()
-    for word in ("INSUFFICIENT_EVIDENCE", "MANUAL_REVIEW", "refunds-leave-other-records-alone", "0.858", "0.95"):
+    for word in (
+        "INSUFFICIENT_EVIDENCE",
+        "MANUAL_REVIEW",
+        "unexposed)",
+        "refunds-leave-other-records-alone",
+        "0.858",
+        "0.95",
+    ):
         assert any(each.rstrip(":,") == word for each in words), (word, stream.getvalue())
     assert max(map(len, stream.getvalue().splitlines())) <= width
     assert stream.getvalue().splitlines()[-1] == "Gate: BLOCK   exit code 3"
