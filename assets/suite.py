@@ -12,6 +12,7 @@ from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.tables import CASES, SUITE, CaseRow
 from oloproof_dagster.suite.cases import READER_VERSION, ReadNotes, dataset_digest, read_cases
 from oloproof_dagster.suite.preflight import check_files, files_digest, readable_by_all
+from oloproof_dagster.suite.rewriting import rewriting_digest
 from oloproof_dagster.suite.transforms import SuiteCount, expand, transform_digest
 
 GROUP = "suite"
@@ -41,7 +42,7 @@ def suite_assets(project: Project) -> list[dg.AssetsDefinition]:
                 require_as_loaded(project)
                 stage.session.prepare()  # imported and its contract checked before anything runs
             rows = readable_by_all(project, read_cases(project, notes))
-            return NewTable(rows, metadata=lambda: {"warnings": "\n".join(notes.warnings)} if notes.warnings else {})
+            return NewTable(rows, metadata=lambda: _warnings(notes))
 
         return stage.materialize(make, dataset=dataset_digest(project), files=files_digest(project))
 
@@ -58,9 +59,16 @@ def suite_assets(project: Project) -> list[dg.AssetsDefinition]:
             return stage.as_recorded()
 
         def make() -> NewTable:
-            count = SuiteCount()
-            return NewTable(count.counting(expand(project, cases.rows())), count.facts, count.facts)
+            count, notes = SuiteCount(), ReadNotes()
+            rows = count.counting(expand(project, cases.rows(), notes))
+            return NewTable(rows, count.facts, lambda: count.facts() | _warnings(notes))
 
-        return stage.materialize(make, cases, dataset=dataset_digest(project))
+        rewriting = rewriting_digest(project)
+        read = {"dataset": dataset_digest(project)} | ({"rewriting": rewriting} if rewriting else {})
+        return stage.materialize(make, cases, **read)
 
     return [cases, transformed_cases]
+
+
+def _warnings(notes: ReadNotes) -> dict[str, Any]:
+    return {"warnings": "\n".join(notes.warnings)} if notes.warnings else {}

@@ -43,7 +43,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     check_files(project)
     count, notes = SuiteCount(), ReadNotes()
     pairs, unseen = [], UnseenPaths.of(project, in_dataset=True)
-    for row in count.counting(expand(project, readable_by_all(project, read_cases(project, notes)))):
+    for row in count.counting(expand(project, readable_by_all(project, read_cases(project, notes)), notes)):
         pairs.append((row.transform, row.case_id, row.pair_digest))
         unseen.look(CaseEvidence(row, 0, None, None))
     facts = count.facts()

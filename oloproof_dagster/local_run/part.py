@@ -32,7 +32,7 @@ from oloproof_dagster.report.runs import Run
 from oloproof_dagster.resources import SandboxResource
 from oloproof_dagster.resources.processes import TAG, living
 from oloproof_dagster.resources.turns import taking_turns
-from oloproof_dagster.suite.cases import read_cases
+from oloproof_dagster.suite.cases import ReadNotes, read_cases
 from oloproof_dagster.suite.preflight import check_files, readable_by_all
 from oloproof_dagster.suite.transforms import SuiteCount, expand
 from oloproof_dagster.wording import shortened
@@ -98,7 +98,8 @@ def run_part(
         ConfigError: the project's files cannot be used, or nothing is selected.
     """
     check_files(project)
-    suite = list(expand(project, readable_by_all(project, read_cases(project))))
+    notes = ReadNotes()
+    suite = list(expand(project, readable_by_all(project, read_cases(project, notes)), notes))
     selected = selection.of(suite)
     with (
         tempfile.TemporaryDirectory(prefix="oloproof-part-") as folder,
@@ -110,7 +111,7 @@ def run_part(
             executions, replays = made.execute(fresh=fresh, retry_errors=retry_errors)
         made.judge()
         run = Run(project, project.version, None, made.place)
-        warnings = tuple(executions.lines(session.n_sandboxes))
+        warnings = (*notes.warnings, *executions.lines(session.n_sandboxes))
         yield Part(run, len(selected), len(suite), executions, replays, warnings)
 
 

@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from oloproof_dagster.evidence.store_url import store_url
-from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, a_callable, a_path, ignored_paths, some_paths
+from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, a_callable, ignored_paths, some_paths
 from oloproof_dagster.project.slice_names import parse_slice
+from oloproof_dagster.project.transform_keys import Metamorphic
 from oloproof_dagster.project.validation import FileModel, Misplaced
-from oloproof_dagster.records.paths import Pick, parse_path
 from oloproof_dagster.wording import shortened
 
 MOST_WORKERS = 256
@@ -133,71 +133,6 @@ def a_slice(text: str) -> str:
         raise ValueError(f"{shortened(text)} has a bound of more than 18 characters; write one that a case can reach")
     parse_slice(text)
     return text
-
-
-class TransformDeclaration(FileModel):
-    """One transform of a text of the input, or of texts of the initial state, and how the text changes."""
-
-    name: str
-    version: Annotated[int, Field(ge=1)] = 1
-    target: Literal["input", "initial_state"] = "input"
-    field: str
-    template: str | None = None
-    replace: tuple[tuple[str, ...], ...] | None = None
-    validity_labels: str | None = None
-    minimum_validity: Annotated[float, Field(gt=0, lt=1)] | None = None
-    validity_sample: Annotated[int, Field(ge=1)] | None = None
-
-    @field_validator("name")
-    @classmethod
-    def _a_word(cls, value: str) -> str:
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", value):
-            raise ValueError(f"{shortened(value)} must start with a lower-case letter and hold a-z, 0-9 and _ only")
-        return value
-
-    _field = field_validator("field")(a_path)
-
-    @field_validator("replace")
-    @classmethod
-    def _pairs(cls, value: tuple[tuple[str, ...], ...] | None) -> tuple[tuple[str, ...], ...] | None:
-        if value is not None and (not value or any(len(pair) != 2 or not pair[0] for pair in value)):
-            raise ValueError('must be a list of pairs, such as [["Please refund", "Could you refund"]]')
-        return value
-
-    @property
-    def changes_world(self) -> bool:
-        """Whether the text lies in the initial state, so that a copy starts from another world."""
-        return self.target == "initial_state"
-
-    @property
-    def kind(self) -> Literal["template", "replace"]:
-        """How the text changes: the key that says it."""
-        return "replace" if self.template is None else "template"
-
-    @model_validator(mode="after")
-    def _in_its_target(self) -> "TransformDeclaration":
-        if not self.changes_world and any(isinstance(part, Pick) for part in parse_path(self.field)):
-            raise Misplaced(
-                f"{shortened(self.field)} picks an element by a member, which only a transform of the initial_state"
-                " can; write its position",
-                "field",
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _one_way(self) -> "TransformDeclaration":
-        if (self.template is None) == (self.replace is None):
-            found = "neither" if self.template is None else "both"
-            raise ValueError(f"transform {self.name!r} needs exactly one of template and replace, found {found}")
-        if self.template is not None and "{value}" not in self.template:
-            raise Misplaced("must hold {value}, which the text of each case takes the place of", "template")
-        return self
-
-
-class Metamorphic(FileModel):
-    """The transforms."""
-
-    transforms: tuple[TransformDeclaration, ...] = ()
 
 
 CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))

@@ -14,10 +14,11 @@ from oloproof_dagster.project.evaluator_keys import (
     StateMatches,
     StateUnchanged,
 )
-from oloproof_dagster.project.oloproof_yaml import Suite, TransformDeclaration, slug_of
+from oloproof_dagster.project.oloproof_yaml import Suite, slug_of
 from oloproof_dagster.project.release_yaml import Policy, load_policy
 from oloproof_dagster.project.slice_names import Slice, parse_slice
 from oloproof_dagster.project.strict_yaml import Mapping, line_of, read_yaml
+from oloproof_dagster.project.transform_keys import TransformDeclaration
 from oloproof_dagster.project.validation import validate
 from oloproof_dagster.wording import did_you_mean, shortened
 
@@ -147,15 +148,17 @@ def _check_dataset(project: Project) -> None:
 
 
 def _check_transforms(project: Project) -> None:
-    """Names that one transform alone cannot know to be unique, and label files that must lie in the folder."""
+    """Names that one transform alone cannot know to be unique, and files that must lie in the folder."""
     names: list[str] = []
     for position, transform in enumerate(project.transforms):
         key = f"metamorphic.transforms.{position}"
         if transform.name in names:
             raise project.problem(f"{key}.name", f"two transforms have the name {transform.name!r}; rename one")
         names.append(transform.name)
-        if transform.validity_labels is not None:
-            _inside(project, f"{key}.validity_labels", transform.validity_labels)
+        for name in ("rewrites", "validity_labels"):
+            file = getattr(transform, name)
+            if file is not None:
+                _inside(project, f"{key}.{name}", file)
 
 
 def _check_evaluators(project: Project) -> None:

@@ -15,8 +15,8 @@ from oloproof_dagster.decision.intervals import clopper_pearson_missing_bounded
 from oloproof_dagster.digests import parse_canonical, sha256
 from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.files import read_jsonl
-from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project
+from oloproof_dagster.project.transform_keys import TransformDeclaration
 from oloproof_dagster.records.changed_texts import changed_texts
 from oloproof_dagster.records.paths import pointer
 from oloproof_dagster.records.tables import SuiteRow

@@ -12,6 +12,7 @@ from oloproof_dagster.records.paths import ABSENT, PathAmbiguous, lookup, parse_
 from oloproof_dagster.records.tables import CaseRow
 from oloproof_dagster.suite.cases import dataset_digest
 from oloproof_dagster.suite.labels import read_labels
+from oloproof_dagster.suite.rewriting import rewriting_digest
 from oloproof_dagster.suite.text_changes import TextChanges
 from oloproof_dagster.system.loading import load_attribute, shape, takes
 from oloproof_dagster.system.own_files import OwnFiles
@@ -56,6 +57,8 @@ def files_digest(project: Project) -> str:
     for transform in project.transforms:
         if transform.validity_labels:
             files.append(file_digest(project.root / transform.validity_labels, transform.validity_labels))
+    rewriting = rewriting_digest(project)
+    files += [rewriting] if rewriting else []
     declared = project.suite.model_dump(mode="json", include={"system", "evaluators"})
     return digest("preflight/v1", [declared, files])
 
@@ -64,8 +67,8 @@ def readable_by_all(project: Project, cases: Iterable[CaseRow]) -> Iterator[Case
     """The cases, each checked against the transforms, slices and evaluators that will read it.
 
     Raises:
-        ConfigError: a transform that cannot be applied, a slice over an object or list, or `contains` with an
-            expectation that is no text.
+        ConfigError: a transform that cannot be applied or whose texts or function cannot be used, a slice over an
+            object or list, or `contains` with an expectation that is no text.
     """
     by_metadata = [each for each in project.slices if each.kind == "metadata"]
     contains = [each for each in project.evaluators if isinstance(each, Contains)]

@@ -5,11 +5,12 @@ from typing import Any
 
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project
+from oloproof_dagster.project.transform_keys import TransformDeclaration
 from oloproof_dagster.records.changed_texts import ChangedText
 from oloproof_dagster.records.paths import ABSENT, Path, lookup, parse_path, places, show_path
 from oloproof_dagster.records.tables import CaseRow
+from oloproof_dagster.suite.rewriting import Rewriter, Rewrites, function_of
 from oloproof_dagster.wording import json_kind, shortened
 
 Changes = tuple[ChangedText, ...]
@@ -28,10 +29,22 @@ class TextChanges:
     """The changes that a project's transforms make in its cases, one case after another."""
 
     def __init__(self, project: Project) -> None:
+        """Reads files of rewrites and imports functions.
+
+        Raises:
+            ConfigError: one of them cannot be used.
+        """
         self._project = project
+        self._rewrites = {each.name: Rewrites(project, each) for each in project.transforms if each.rewrites}
+        functions = {each.name: function_of(project, each) for each in project.transforms if each.callable}
+        self._ways: dict[str, Rewriter] = {**self._rewrites, **functions}
+
+    def notes(self) -> list[str]:
+        """What the files of rewrites lack, once all cases have passed."""
+        return [line for rewrites in self._rewrites.values() for line in rewrites.notes()]
 
     def of(self, case: CaseRow) -> list[tuple[TransformDeclaration, Changes]]:
-        """Each transform with what it changes in a source case, in their order.
+        """Each transform with what it changes in a source case, in their order; none that has no text for it.
 
         Raises:
             ConfigError: the case bears the marks of a copy, or a transform cannot be applied to it; naming the
@@ -49,11 +62,13 @@ class TextChanges:
         targets: dict[str, Any] = {}
         found = []
         for transform in self._project.transforms:
+            if transform.name in self._rewrites and not self._rewrites[transform.name].has(case.case_id):
+                continue
             if transform.target not in targets:
                 text = getattr(case, transform.target)
                 targets[transform.target] = ABSENT if text is None else parse_canonical(text)
             try:
-                found.append((transform, self._changes(transform, targets[transform.target])))
+                found.append((transform, self._changes(transform, targets[transform.target], case.case_id)))
             except ValueError as error:
                 raise self._refused(case, f"{who}, transform {transform.name!r}: {error}") from None
         return found
@@ -61,11 +76,19 @@ class TextChanges:
     def _refused(self, case: CaseRow, message: str) -> ConfigError:
         return ConfigError.at(self._project.suite.dataset, case.line, message)
 
-    def _changes(self, transform: TransformDeclaration, target: Any) -> Changes:
+    def _changes(self, transform: TransformDeclaration, target: Any, case_id: str) -> Changes:
         if target is ABSENT:
             raise ValueError("the text lies in the initial state, and the case declares none")
         texts = [(path, _text_at(transform, target, path)) for path in _places(transform, target)]
-        changes = [ChangedText(path, text, apply(transform, text)) for path, text in texts]
+        if transform.rewrites and len(texts) > 1:
+            raise ValueError(
+                f"{len(texts)} texts stand at {shortened(transform.field)}, and a line of {transform.rewrites} rewrites"
+                " one; name one of them in `field`"
+            )
+        way = self._ways.get(transform.name)
+        changes = [
+            ChangedText(path, text, way(text, case_id) if way else apply(transform, text)) for path, text in texts
+        ]
         changed = tuple(change for change in changes if change.text != change.source)
         if not changed:
             raise ValueError(_unchanged(transform, changes))

@@ -14,19 +14,19 @@ from oloproof_dagster.digests import (
     json_object,
     parse_canonical,
 )
-from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project
+from oloproof_dagster.project.transform_keys import TransformDeclaration
 from oloproof_dagster.records.changed_texts import ChangedText
 from oloproof_dagster.records.keys import given_digest, state_digest
 from oloproof_dagster.records.paths import pointer
 from oloproof_dagster.records.tables import CaseRow, JSONText, SuiteRow
-from oloproof_dagster.suite.cases import case_digest, suite_digest
+from oloproof_dagster.suite.cases import ReadNotes, case_digest, suite_digest
 from oloproof_dagster.suite.text_changes import TextChanges, with_texts
 
 
 def is_v1(transform: TransformDeclaration) -> bool:
     """Whether a transform's digests, and its pairs', are `v1`: it makes a template or replacements of the input."""
-    return not transform.changes_world
+    return not transform.changes_world and transform.kind in ("template", "replace")
 
 
 def transform_digest(transform: TransformDeclaration) -> str:
@@ -57,11 +57,14 @@ def texts_digest(transform: str, changes: Sequence[ChangedText]) -> str:
     return digest("metamorphic_pair/v2", {"transform": transform, "texts": texts})
 
 
-def expand(project: Project, cases: Iterable[CaseRow]) -> Iterator[SuiteRow]:
+def expand(project: Project, cases: Iterable[CaseRow], notes: ReadNotes | None = None) -> Iterator[SuiteRow]:
     """The suite: every case with its cluster, followed by its derived cases; memory holds one case.
 
+    What a file of rewrites lacks is a warning in `notes`, once all cases have passed.
+
     Raises:
-        ConfigError: a case that a transform cannot be applied to, naming the dataset's line.
+        ConfigError: a case that a transform cannot be applied to, naming the dataset's line; texts or a function that
+            cannot be used.
     """
     digests = {transform.name: transform_digest(transform) for transform in project.transforms}
     changes = TextChanges(project)
@@ -71,6 +74,8 @@ def expand(project: Project, cases: Iterable[CaseRow]) -> Iterator[SuiteRow]:
         yield source
         for transform, changed in made:
             yield _derived(source, canonical, _Copying(transform, digests[transform.name], changed))
+    if notes is not None:
+        notes.warnings += changes.notes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,3 +97,21 @@ def test_a_replay_is_never_made_by_other_code_than_the_recording(ran: Home) -> N
     assert alone.failed_steps == {"till__fault_replays"}
     assert "the system's files changed" in alone.why
     assert ran.noted("replays") == []
+
+
+def test_an_edited_rewrite_makes_its_copy_anew_and_what_lacks_one_is_said(tmp_path: Path) -> None:
+    texts = '{"case": "c-001", "text": "Put one on it."}\n'
+    transform = {"name": "reworded", "field": "note", "rewrites": "texts.jsonl"}
+    suite = {
+        "evaluators": [{"type": "metamorphic_relation", "relation": "same_state"}],
+        "metamorphic": {"transforms": [transform]},
+    }
+    with home(write_project(tmp_path, suite=suite, files={"texts.jsonl": texts})) as till:
+        first = till.run()
+        assert first.said("transformed_cases")["warnings"] == (
+            "transform 'reworded': 2 of 3 cases without a line in texts.jsonl and without a copy, the first: 'c-002'"
+        )
+        assert first.said("trajectories")["executed"] == 4
+        assert till.run().said("transformed_cases")["reused"] is True
+        till.edit("texts.jsonl", "Put one", "Lay one")
+        assert till.run().said("trajectories")["executed"] == 1

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from oloproof_dagster.decision.intervals import clopper_pearson_missing_bounded
 from oloproof_dagster.digests import sha256
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import Project, load_project
+from oloproof_dagster.project.transform_keys import TransformDeclaration
 from oloproof_dagster.records.tables import SuiteRow
 from oloproof_dagster.suite.cases import read_cases
 from oloproof_dagster.suite.labels import (

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from oloproof_dagster.digests import canonical_json, digest, parse_canonical
 from oloproof_dagster.errors import ConfigError
-from oloproof_dagster.project.oloproof_yaml import TransformDeclaration
 from oloproof_dagster.project.project import load_project
+from oloproof_dagster.project.transform_keys import TransformDeclaration
 from oloproof_dagster.records.tables import SuiteRow
 from oloproof_dagster.suite.cases import read_cases
 from oloproof_dagster.suite.text_changes import apply
