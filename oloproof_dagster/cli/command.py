@@ -36,6 +36,8 @@ def command(name: str | None = None, *, group: click.Group = cli) -> Callable[[C
                 return function(load_project(project), **options)
             except KeyboardInterrupt:
                 raise click.Abort from None  # click itself would print an empty line
+            except BrokenPipeError:
+                raise BrokenPipeError from None  # with its number click would end with 1, which reads as a FAIL
 
         with_options = click.option("--debug", is_flag=True, help="Show the traceback of an error.")(loaded)
         with_options = click.option(
@@ -63,10 +65,7 @@ def print_json(document: Any) -> None:
     is_unicode = (getattr(stream, "encoding", None) or "utf-8").lower().startswith("utf")
     with integers_of_any_size():
         text = json.dumps(document, ensure_ascii=not is_unicode, indent=2)
-    try:
-        click.echo(text, file=stream)
-    except BrokenPipeError:
-        raise BrokenPipeError from None  # with its number click would end with 1, which reads as a FAIL
+    click.echo(text, file=stream)
 
 
 version_option = click.option("--version", "version", help="A system version; the current one by default.")

@@ -188,3 +188,28 @@ def test_a_reader_that_has_gone_away_looks_like_no_verdict(tmp_path: Path, in_sh
         assert process.stdout is not None
         process.stdout.close()
         assert process.wait() == 141
+
+
+def test_pairs_that_nobody_reads_to_the_end_are_no_error(tmp_path: Path) -> None:
+    transform = {"name": "polite", "field": "note", "template": "{value}, kindly"}
+    root = write_project(tmp_path, suite={"metamorphic": {"transforms": [transform]}})
+    said = tmp_path / "stderr"
+    with said.open("wb") as stderr:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "oloproof_dagster.cli",
+                "labels",
+                "export",
+                "--transform",
+                "polite",
+                "--project",
+                root,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+        )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert (process.wait(), said.read_bytes()) == (141, b"")
