@@ -111,5 +111,7 @@ def plotted(rows: tuple[MetricRow, ...]) -> dict[str, Any]:
             if value is not None:
                 found[f"{name}/{row.metric}"] = float(value)
         found[f"n_missing/{row.metric}"] = row.n_missing
+        if row.n_unexposed is not None:
+            found[f"n_unexposed/{row.metric}"] = row.n_unexposed
     found["n_missing"] = sum(row.n_missing for row in rows)
     return found

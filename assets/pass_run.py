@@ -33,6 +33,7 @@ from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.keys import Identity, identity_of
 from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.resources.turns import require_turns
+from oloproof_dagster.suite.preflight import read_apart
 from oloproof_dagster.system.declared_inputs import line_of_changed
 from oloproof_dagster.wording import counted
 
@@ -80,6 +81,8 @@ class PassRun:
         plan = plan_pass(self._work, self.evidence, before, retry_errors=retry_errors)
         files = recorded.get("files")
         if files and attempt.number == recorded.get("attempt") and plan.warning is None:
+            apart = read_apart(self._project)
+            files = {name: content for name, content in files.items() if name not in apart}
             plan = plan.model_copy(update={"warning": line_of_changed(files, self.session.other_files)})
         if plan.warning:
             self._context.log.warning(plan.warning)

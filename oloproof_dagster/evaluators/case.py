@@ -95,10 +95,10 @@ class CaseEvidence:
     def exposed(self) -> bool | None:
         """Whether the agent was shown a changed text of the world, as some tool's result; None where no text of it was
         changed, or the recording does not say."""
-        recording = self.trajectory if self.world_changes else None
+        texts = tuple(change.text for change in self.world_changes if change.text)  # every text holds an empty one
+        recording = self.trajectory if texts else None
         if recording is None:
             return None
-        texts = tuple(change.text for change in self.world_changes)
         results = (step for step in recording.steps if step.kind == "tool_result")
         if any(holds(step.result, texts) or holds(step.error, texts) for step in results):
             return True

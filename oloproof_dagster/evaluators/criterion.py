@@ -84,8 +84,9 @@ class Criterion:
         try:
             compared, noop = _text([row.members() for row in verdict.compared]), self._noop(verdict, evidence)
             diverged = _text(verdict.diverged)
+            exposed = None if verdict.status == "not_applicable" else evidence.exposed
         except (NotJSON, RecursionError):  # deeper by the few levels that a row puts around a value
-            verdict, compared, noop, diverged = _too_deep(), None, None, None
+            verdict, compared, noop, diverged, exposed = _too_deep(), None, None, None, None
         return VerdictRow(
             case_id=evidence.case.case_id,
             trial=evidence.trial,
@@ -96,7 +97,7 @@ class Criterion:
             compared=compared,
             noop=noop,
             diverged=diverged,
-            exposed=None if verdict.status == "not_applicable" else evidence.exposed,
+            exposed=exposed,
         )
 
     def _verdict(self, evidence: CaseEvidence) -> Verdict:

@@ -14,6 +14,7 @@ from oloproof_dagster.suite.cases import dataset_digest
 from oloproof_dagster.suite.labels import read_labels
 from oloproof_dagster.suite.rewriting import rewriting_digest
 from oloproof_dagster.suite.text_changes import TextChanges
+from oloproof_dagster.suite.worlds import named_files
 from oloproof_dagster.system.loading import load_attribute, shape, takes
 from oloproof_dagster.system.own_files import OwnFiles
 from oloproof_dagster.wording import json_kind, shortened
@@ -48,6 +49,15 @@ def python_checks(project: Project) -> dict[str, str]:
         elif isinstance(evaluator, FaultRecovery) and evaluator.check is not None:
             found[f"evaluators.{position}.check"] = evaluator.check
     return found
+
+
+def read_apart(project: Project) -> frozenset[str]:
+    """The project's files that are in some key though the system's code digest leaves them out: the worlds of cases,
+    rewrites, and the code of checks and of transforms' functions."""
+    functions = [*python_checks(project).values(), *(each.callable for each in project.transforms)]
+    paths = {*named_files(project), *OwnFiles.of(project, *functions).modules.values()}
+    paths |= {project.root / each.rewrites for each in project.transforms if each.rewrites}
+    return frozenset(path.relative_to(project.root).as_posix() for path in paths if path.is_relative_to(project.root))
 
 
 def files_digest(project: Project) -> str:

@@ -91,6 +91,11 @@ def files_digest(project: Project) -> dict[str, str | None]:
     return found
 
 
+def named_files(project: Project) -> frozenset[Path]:
+    """The files of the project that the dataset's cases name."""
+    return frozenset(path for path in (_place(project, name) for name in set(_named(project))) if path is not None)
+
+
 def _named(project: Project) -> Iterator[str]:
     with contextlib.suppress(OSError), project.dataset.open("rb") as stream:
         for line in stream:

@@ -53,6 +53,32 @@ def test_other_files_that_changed_since_the_version_was_recorded_are_named_in_on
         assert load_run(tmp_path, "v1") is not None
 
 
+def test_a_changed_file_that_stands_in_some_key_is_not_named(tmp_path: Path) -> None:
+    files = {
+        "data/world.json": '{"balance": 0}',
+        "texts.json": '{"case": "a", "text": "Put one on it."}',
+        "kind.py": "def is_kind(case):\n    return True\n",
+        "typos.py": "def swap(text, case_id):\n    return text[::-1]\n",
+    }
+    suite = {
+        "system": SYSTEM,
+        "evaluators": [{"type": "python", "criterion": "kind", "callable": "kind:is_kind"}],
+        "metamorphic": {
+            "transforms": [
+                {"name": "typos", "field": "note", "callable": "typos:swap"},
+                {"name": "reworded", "field": "note", "rewrites": "texts.json"},
+            ]
+        },
+    }
+    cases = [{"id": "a", "input": {"amount": 1, "note": "Please"}, "initial_state_file": "world.json"}]
+    with home(write_project(tmp_path, app=COUNTED_TILL, cases=cases, suite=suite, files=files)) as till:
+        till.run()
+        for name, content in files.items():
+            (tmp_path / name).write_text(content.replace("True", "False").replace("0", "5").replace("-1", "-2") + "\n")
+        assert "warnings" not in till.run().said("trajectories")
+        assert load_run(tmp_path, "v1").verdicts.status.tolist() == ["failed", "not_applicable", "not_applicable"]
+
+
 def test_a_project_that_declares_nothing_has_the_code_digest_that_it_had(tmp_path: Path) -> None:
     project = load_project(made(tmp_path))
     assert own_files(project).declared == ()

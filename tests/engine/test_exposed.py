@@ -204,6 +204,12 @@ def test_where_the_recording_does_not_say_nothing_is_noted() -> None:
     assert judge(SAME_STATE, pair(CHANGED, trajectory=reading(INJECTED, truncated=True))).exposed is True
 
 
+def test_a_text_that_was_emptied_can_be_seen_nowhere() -> None:
+    source = evidence(initial=WORLD, state=WORLD)
+    copy = evidence(initial=WORLD | {"mail": ""}, state=WORLD, trajectory=reading("Hello"), source=source)
+    assert judge(SAME_STATE, copy).exposed is None
+
+
 def test_a_copy_of_an_unchanged_world_and_a_source_note_nothing() -> None:
     source = evidence(initial=WORLD, state=WORLD, trajectory=reading(INJECTED))
     copy = evidence(initial=WORLD, state=WORLD, trajectory=reading(INJECTED), source=source)
