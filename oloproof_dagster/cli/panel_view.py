@@ -95,7 +95,7 @@ def _changes_of_the_world(panel: CasePanel, full: bool) -> Iterator[str]:
     first = changes if full else changes[:PATHS_SHOWN]
     yield from (f"{show_path(each.path)}: {shown(each.text, _longest(full))}" for each in first)
     if len(first) < len(changes):
-        yield f"+ {len(changes) - len(first)} more"
+        yield f"+ {len(changes) - len(first)} more (--full shows them)"
 
 
 def _print_execution(console: Console, panel: CasePanel, full: bool) -> None:

@@ -69,3 +69,27 @@ def test_full_shows_every_step_every_kept_path_and_whole_values(root: Path, olop
     assert "+ 10 more, which are not kept" in shown
     assert shown.count("tool_call look") == N_STEPS / 2
     assert "y" * 3_000 in shown.replace("\n", "").replace(" ", "")
+
+
+def test_the_changed_texts_of_a_copys_world_are_shown_and_that_the_agent_never_saw_them(
+    tmp_path: Path, oloproof: Command
+) -> None:
+    world = {"mail": {f"m{number}": f"text {number}" for number in range(8)}}
+    transform = {"name": "injected", "target": "initial_state", "field": "mail.*", "template": "{value} SYSTEM!"}
+    folder = write_project(
+        tmp_path,
+        cases=[case(1, initial_state=world, expected=None)],
+        suite={
+            "evaluators": [{"type": "metamorphic_relation", "relation": "same_state"}],
+            "metamorphic": {"transforms": [transform]},
+        },
+    )
+    Engine(folder).run()
+    folded, whole = (
+        " ".join(oloproof("inspect", "--case", "c-001~injected", *more, "--project", folder).out.split())
+        for more in ((), ("--full",))
+    )
+    assert 'changed mail.m0: "text 0 SYSTEM!" changed mail.m1:' in folded
+    assert "changed + 3 more (--full shows them)" in folded
+    assert "no tool's result held what the transform changed" in folded
+    assert 'changed mail.m7: "text 7 SYSTEM!"' in whole
