@@ -122,6 +122,17 @@ def test_what_is_written_survives_the_death_of_the_process_at_once(tmp_path: Pat
         other.close()
 
 
+def test_a_new_home_ends_runs_after_a_day_and_one_that_has_settings_keeps_them(tmp_path: Path) -> None:
+    project = load_project(write_project(tmp_path))
+    with open_instance(project) as instance:
+        assert instance.get_settings("run_monitoring")["max_runtime_seconds"] == 86400
+    settings = dagster_home(project) / "dagster.yaml"
+    settings.write_text("telemetry:\n  enabled: false\n")
+    with open_instance(project) as instance:
+        assert instance.get_settings("run_monitoring") == {}
+    assert "run_monitoring" not in settings.read_text()
+
+
 def kinds(instance: dg.DagsterInstance) -> list[type]:
     return [type(each) for each in (instance.event_log_storage, instance.run_storage, instance.compute_log_manager)]
 
