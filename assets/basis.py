@@ -70,7 +70,8 @@ def basis_now(project: Project, version: str, evidence: Evidence, noted: Basis) 
     is_declared = version == project.version
     return Basis(
         policy=digest_of_policy(project.policy),
-        **people(project),
+        labels=labels_digest(project),
+        reviews=reviews_digest(project),
         evaluators=judgment_code(project),
         tables=_contents(facts),
         suite=_suite_digest(project) if is_declared else None,
