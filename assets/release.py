@@ -122,19 +122,22 @@ def _place(
 
 
 def _of_definition(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dict[str, str]:
-    """What the gate's definition says, where it is in the same code location."""
-    graph = context.job_def.asset_layer.asset_graph
-    return _said(graph.get(key).metadata) if graph.has(key) else {}
+    """What the gate's definition says, where it is in the same code location.
+
+    Dagster has no public way from a context to other assets; without this one the materialisation says the same.
+    """
+    graph = getattr(getattr(context.job_def, "asset_layer", None), "asset_graph", None)
+    return _place_in(graph.get(key).metadata) if graph is not None and graph.has(key) else {}
 
 
 def _of_materialization(context: dg.AssetExecutionContext, key: dg.AssetKey) -> dict[str, str]:
     wanted = dg.AssetRecordsFilter(asset_key=key, asset_partitions=[context.partition_key])
     records = context.instance.fetch_materializations(wanted, limit=1).records
     latest = records[0].asset_materialization if records else None
-    return _said(latest.metadata) if latest else {}
+    return _place_in(latest.metadata) if latest else {}
 
 
-def _said(metadata: Mapping[str, Any]) -> dict[str, str]:
+def _place_in(metadata: Mapping[str, Any]) -> dict[str, str]:
     found = {name: metadata[name] for name in (PROJECT, EVIDENCE) if name in metadata}
     return {name: str(value.value if isinstance(value, dg.MetadataValue) else value) for name, value in found.items()}
 

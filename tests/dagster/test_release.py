@@ -103,6 +103,11 @@ def without_recordings(root: Path) -> None:
     (root / ".oloproof/evidence/v1/trajectories.parquet").unlink()
 
 
+def rejected(root: Path) -> None:
+    line = {"rule": "rule_0", "evidence": "sha256:0", "by": "Ada", "approve": False}
+    (root / "reviews.jsonl").write_text(json.dumps(line) + "\n")
+
+
 EDITS: dict[str, tuple[Callable[[Path], None], str]] = {
     "every label set to not kept": (
         edit("labels/polite.jsonl", '"kept": true', '"kept": false'), "the labels, or what is asked of them, were"
@@ -125,6 +130,7 @@ EDITS: dict[str, tuple[Callable[[Path], None], str]] = {
         edit("oloproof.yaml", "version: 1\n", 'version: 1\nretries: {"max": 1, "on": ["OSError"]}\n'),
         "the system's declaration in oloproof.yaml was edited",
     ),
+    "a review": (rejected, "the reviews were edited"),
     "another policy": (edit("release.yaml", '"max_failures": 0', '"max_failures": 3'), "release.yaml was edited"),
 }  # fmt: skip
 
@@ -304,7 +310,7 @@ def test_it_takes_the_project_and_the_evidence_that_it_is_given(till: Home) -> N
 
 def test_the_gate_shows_what_it_stands_on(till: Home) -> None:
     shown = till.run().said("gate")["stands_on"]
-    assert set(shown) == {"policy", "labels", "evaluators", "suite", "system", "code", "tables"}
+    assert set(shown) == {"policy", "labels", "reviews", "evaluators", "suite", "system", "code", "tables"}
     assert shown["tables"]["trajectories"] == load_run(till.root).table("trajectories").content
 
 

@@ -53,7 +53,7 @@ REDECIDED: dict[str, tuple[Callable[[Home], None], set[str]]] = {
         lambda home: home.edit(
             "oloproof.yaml", '"type": "state_matches"', '"type": "state_matches", "paths": ["other"]'
         ),
-        {"verdicts", "metrics"},
+        {"verdicts", "metrics", "decisions"},  # a review is of verdicts, not of numbers alone
     ),
 }
 
