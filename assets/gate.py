@@ -25,7 +25,8 @@ from oloproof_dagster.project.project import Project
 from oloproof_dagster.project.release_yaml import GATE_CHECK, Policy
 from oloproof_dagster.project.reviews import read_reviews
 from oloproof_dagster.records.reasons import DecisionReason
-from oloproof_dagster.records.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, SuiteRow, json_text
+from oloproof_dagster.records.schema import json_text
+from oloproof_dagster.records.tables import DECISIONS, GATE, DecisionRow, GateRow, MetricRow, SuiteRow
 from oloproof_dagster.report.markdown import table
 from oloproof_dagster.suite.labels import unchecked_criteria, validities
 from oloproof_dagster.wording import interval_text

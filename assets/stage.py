@@ -16,7 +16,8 @@ from oloproof_dagster.digests import digest
 from oloproof_dagster.evidence.evidence import Evidence
 from oloproof_dagster.evidence.parquet import Staged, Stored, stage
 from oloproof_dagster.project.project import PROJECT_FILE, Project, load_project
-from oloproof_dagster.records.tables import TABLES, Table
+from oloproof_dagster.records.schema import Table
+from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.resources import EvidenceStore
 from oloproof_dagster.resources.failures import failing_plainly
 from oloproof_dagster.workers.session import Session

@@ -14,7 +14,8 @@ from oloproof_dagster.records.comparison import EXACT
 from oloproof_dagster.records.keys import Identity, replay_key
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.replay_change import ReplayChange
-from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, json_text
+from oloproof_dagster.records.schema import json_text
+from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow
 from oloproof_dagster.records.trajectory import AgentCheckpoint
 from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.system.reset_check import Difference, differing

@@ -15,7 +15,8 @@ from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.project.release_yaml import Policy, Rule, State
 from oloproof_dagster.project.reviews import Review, approved
 from oloproof_dagster.records.reasons import DecisionReason, GateReason
-from oloproof_dagster.records.tables import DecisionRow, GateRow, JSONText, MetricRow
+from oloproof_dagster.records.schema import JSONText
+from oloproof_dagster.records.tables import DecisionRow, GateRow, MetricRow
 
 Reasons = tuple[DecisionReason, ...]
 

@@ -13,7 +13,8 @@ from oloproof_dagster.decision.intervals import EXACT, SPACING, clopper_pearson_
 from oloproof_dagster.decision.spacing import Cluster, spacing_bound
 from oloproof_dagster.digests import canonical_json, dump, parse_canonical
 from oloproof_dagster.records.reasons import DecisionReason
-from oloproof_dagster.records.tables import JSONText, MetricRow, VerdictRow
+from oloproof_dagster.records.schema import JSONText
+from oloproof_dagster.records.tables import MetricRow, VerdictRow
 
 PASSED, FAILED, MISSING, NOT_APPLICABLE = "passed", "failed", "missing", "not_applicable"
 _ONE = {PASSED: (1, 0, 0), FAILED: (0, 1, 0), MISSING: (0, 0, 1)}

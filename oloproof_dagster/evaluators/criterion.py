@@ -28,7 +28,8 @@ from oloproof_dagster.project.evaluator_keys import (
 )
 from oloproof_dagster.records.paths import PathAmbiguous
 from oloproof_dagster.records.reasons import VerdictReason
-from oloproof_dagster.records.tables import JSONText, VerdictRow
+from oloproof_dagster.records.schema import JSONText
+from oloproof_dagster.records.tables import VerdictRow
 
 
 class Evaluator(Protocol):

@@ -28,7 +28,7 @@ from oloproof_dagster.evidence.seal import (
     seal,
 )
 from oloproof_dagster.evidence.store import RemoteFile
-from oloproof_dagster.records.tables import Row, Table
+from oloproof_dagster.records.schema import Row, Table
 
 if TYPE_CHECKING:
     import pandas as pd

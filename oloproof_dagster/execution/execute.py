@@ -18,15 +18,8 @@ from oloproof_dagster.execution.sandboxes import Sandboxes, submit_with_retries
 from oloproof_dagster.project.oloproof_yaml import Retries
 from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
 from oloproof_dagster.records.reset_errors import is_reset_error
-from oloproof_dagster.records.tables import (
-    EXECUTIONS,
-    STATES,
-    ExecutionRow,
-    StateRow,
-    SuiteRow,
-    json_text,
-    retried_text,
-)
+from oloproof_dagster.records.schema import json_text, retried_text
+from oloproof_dagster.records.tables import EXECUTIONS, STATES, ExecutionRow, StateRow, SuiteRow
 from oloproof_dagster.system.calls import Call, Outcome
 
 

@@ -27,16 +27,8 @@ from oloproof_dagster.records.keys import Identity, execution_key, replay_key
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.reset_errors import is_reset_error
-from oloproof_dagster.records.tables import (
-    REPLAYS,
-    ExecutionRow,
-    JSONText,
-    ReplayRow,
-    StateRow,
-    SuiteRow,
-    json_text,
-    retried_text,
-)
+from oloproof_dagster.records.schema import JSONText, json_text, retried_text
+from oloproof_dagster.records.tables import REPLAYS, ExecutionRow, ReplayRow, StateRow, SuiteRow
 from oloproof_dagster.records.trajectory import (
     AgentTrajectory,
     checkpoint_in_order,

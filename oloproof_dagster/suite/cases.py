@@ -10,7 +10,8 @@ from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.files import file_digest, read_jsonl
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.patches import patched
-from oloproof_dagster.records.tables import CaseRow, JSONText
+from oloproof_dagster.records.schema import JSONText
+from oloproof_dagster.records.tables import CaseRow
 from oloproof_dagster.suite.worlds import FILE, PATCH, World, Worlds, files_digest
 from oloproof_dagster.wording import did_you_mean, json_kind, shortened
 

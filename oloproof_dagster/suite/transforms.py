@@ -19,7 +19,8 @@ from oloproof_dagster.project.transform_keys import TransformDeclaration
 from oloproof_dagster.records.changed_texts import ChangedText
 from oloproof_dagster.records.keys import given_digest, state_digest
 from oloproof_dagster.records.paths import pointer
-from oloproof_dagster.records.tables import CaseRow, JSONText, SuiteRow
+from oloproof_dagster.records.schema import JSONText
+from oloproof_dagster.records.tables import CaseRow, SuiteRow
 from oloproof_dagster.suite.cases import ReadNotes, case_digest, suite_digest
 from oloproof_dagster.suite.text_changes import TextChanges, with_texts
 

@@ -152,7 +152,8 @@ def test_the_public_names_are_listed() -> None:
 
 def test_the_attributes_of_a_case_view_are_listed() -> None:
     from oloproof_dagster.evaluators.case import CaseEvidence
-    from oloproof_dagster.records.tables import JSONText, SuiteRow
+    from oloproof_dagster.records.schema import JSONText
+    from oloproof_dagster.records.tables import SuiteRow
 
     empty = JSONText("{}")
     row = SuiteRow("c", "sha256:0", 1, empty, empty, empty, None, None, cluster="c")

@@ -32,7 +32,8 @@ from oloproof_dagster.evidence.objects import Objects, Tag
 from oloproof_dagster.evidence.parquet import stage
 from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.evidence.store import Busy, Store
-from oloproof_dagster.records.tables import GATE, GateRow, JSONText
+from oloproof_dagster.records.schema import JSONText
+from oloproof_dagster.records.tables import GATE, GateRow
 from tests.support.holding import another_holding
 from tests.support.object_storage import Server, relay, running_azurite, running_server
 from tests.support.projects import NO_FAILURE, case, rules, write_project

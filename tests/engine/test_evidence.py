@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence.evidence import FORMER_ATTEMPTS_KEPT, Attempt, Evidence, encode_version
 from oloproof_dagster.evidence.parquet import stage
-from oloproof_dagster.records.tables import GATE, GateRow, JSONText
+from oloproof_dagster.records.schema import JSONText
+from oloproof_dagster.records.tables import GATE, GateRow
 
 unhurried = settings(deadline=None)  # on a busy machine an example may take long
 

@@ -15,7 +15,8 @@ from oloproof_dagster.evidence.resume_log import ResumeLog
 from oloproof_dagster.execution.execute import PassOptions
 from oloproof_dagster.execution.passes import ExecutionPass, PassTarget, write_tables
 from oloproof_dagster.records.keys import Identity, execution_key, initial_digest
-from oloproof_dagster.records.tables import JSONText, SuiteRow
+from oloproof_dagster.records.schema import JSONText
+from oloproof_dagster.records.tables import SuiteRow
 from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.workers.session import Session
 from tests.support.engine import AGENT_SYSTEM, Engine, contents

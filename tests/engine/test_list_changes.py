@@ -8,7 +8,8 @@ from oloproof_dagster.digests import json_in_order
 from oloproof_dagster.project.evaluator_keys import StateMatches, StateUnchanged
 from oloproof_dagster.records.compared import compare_at
 from oloproof_dagster.records.comparison import EXACT
-from oloproof_dagster.records.tables import JSONText, StateRow, SuiteRow
+from oloproof_dagster.records.schema import JSONText
+from oloproof_dagster.records.tables import StateRow, SuiteRow
 from oloproof_dagster.report.list_changes import aligned
 from oloproof_dagster.report.panels import CasePanel
 

@@ -17,7 +17,8 @@ import pytest
 from oloproof_dagster.digests import canonical_json
 from oloproof_dagster.project.project import load_project
 from oloproof_dagster.records.replay_change import ReplayChange
-from oloproof_dagster.records.tables import JSONText, SuiteRow
+from oloproof_dagster.records.schema import JSONText
+from oloproof_dagster.records.tables import SuiteRow
 from oloproof_dagster.records.trajectory import AgentCheckpoint, AgentStep, AgentTrajectory, from_text, recorded_text
 from oloproof_dagster.system.calls import Call, Outcome, ReplayOf
 from oloproof_dagster.system.interrupts import INTERRUPTS

@@ -16,6 +16,7 @@ from oloproof_dagster.digests import canonical_json, json_in_order
 from oloproof_dagster.errors import EvidenceError
 from oloproof_dagster.evidence import parquet
 from oloproof_dagster.evidence.parquet import GROUP_ROWS, Index, Stored, stage
+from oloproof_dagster.records.schema import JSONText, Table
 from oloproof_dagster.records.tables import (
     EXECUTIONS,
     GATE,
@@ -25,9 +26,7 @@ from oloproof_dagster.records.tables import (
     VERDICTS,
     ExecutionRow,
     GateRow,
-    JSONText,
     StateRow,
-    Table,
     VerdictRow,
 )
 from tests.support.engine import Engine

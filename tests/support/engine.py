@@ -13,7 +13,8 @@ from oloproof_dagster.execution.passes import ExecutionPass, Pass, PassTarget, R
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project, load_project
 from oloproof_dagster.records.keys import Identity
-from oloproof_dagster.records.tables import SUITE, TABLES, VERDICTS, SuiteRow, Table, VerdictRow
+from oloproof_dagster.records.schema import Table
+from oloproof_dagster.records.tables import SUITE, TABLES, VERDICTS, SuiteRow, VerdictRow
 from oloproof_dagster.suite.cases import read_cases
 from oloproof_dagster.suite.preflight import own_files
 from oloproof_dagster.suite.transforms import SuiteCount, expand

@@ -11,7 +11,8 @@ from oloproof_dagster.evaluators.case import CaseEvidence, CaseView
 from oloproof_dagster.evaluators.criterion import Criterion, build
 from oloproof_dagster.evaluators.volatile import NOTHING_VOLATILE, Volatile
 from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration
-from oloproof_dagster.records.tables import ExecutionRow, JSONText, ReplayRow, StateRow, SuiteRow, VerdictRow
+from oloproof_dagster.records.schema import JSONText
+from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
 from oloproof_dagster.records.trajectory import AgentTrajectory, recorded_text
 
 NOTHING = object()
