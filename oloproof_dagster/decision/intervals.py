@@ -6,7 +6,7 @@ clusters; `metrics` and `slices` count, `advice` counts what more evidence would
 
 from dataclasses import dataclass
 
-STATISTICS_VERSION = "4"
+STATISTICS_VERSION = "5"
 """Changes whenever some bound computed here changes."""
 
 EXACT = "clopper_pearson_missing_bounded@1"

@@ -18,7 +18,7 @@ from oloproof_dagster.system.interrupts import INTERRUPTS
 from oloproof_dagster.system.loading import load_attribute
 from oloproof_dagster.system.own_files import OwnFiles
 
-JUDGMENT_VERSION = "2"
+JUDGMENT_VERSION = "3"
 
 
 def criteria(project: Project) -> tuple[Criterion, ...]:
