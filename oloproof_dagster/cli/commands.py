@@ -4,6 +4,7 @@ Dagster, pandas and the engine are imported inside the commands, so that `--help
 """
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,8 +106,10 @@ def ui(project: "Project", port: int, host: str) -> int:
     }
     has_workspace = (project.root / "workspace.yaml").is_file()
     target = ["-w", "workspace.yaml"] if has_workspace else ["-m", "oloproof_dagster.definitions"]
-    click.echo(f"Dagster's UI: http://{host}:{port}  (Ctrl-C ends it)", err=True)
+    click.echo(f"Dagster's UI starts, which takes a while: http://{host}:{port}  (Ctrl-C ends it)", err=True)
     os.chdir(project.root)
+    # A shell's background job ignores interrupts, and Dagster ends its own processes with them.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.execve(
         sys.executable, [sys.executable, "-m", "dagster", "dev", *target, "-p", str(port), "-h", host], environment
     )

@@ -51,6 +51,8 @@ def labels_export(project: "Project", transform: str, form: str, raw: bool, out:
             write_pairs(pairs, form, stream, raw=raw)
     except FileExistsError:
         raise ConfigError(f"--out {out}: there already; nothing was written") from None
+    except FileNotFoundError:
+        raise ConfigError(f"--out {out}: there is no folder {out.parent}; make it first") from None
     except OSError as error:
         raise ConfigError(f"--out {out}: cannot be written: {error.strerror}") from None
     return 0

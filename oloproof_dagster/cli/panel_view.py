@@ -167,7 +167,7 @@ def _print_compared(console: Console, verdict: VerdictRow, leaves: list[Row], be
     rows = table("  path", before, "actual", "")
     printed = leaves if full else sorted(leaves, key=lambda row: row["matches"])[:PATHS_SHOWN]
     for row in printed:
-        expected = Text("(not there)", "dim") if row.get("unexpected") else _side(row, "expected", full)
+        expected = Text("(absent)", "dim") if row.get("unexpected") else _side(row, "expected", full)
         actual = Text("(absent)", "dim") if row["absent"] else _side(row, "actual", full)
         same = Text("same", "green") if row["matches"] else Text(row.get("change", "differs"), "red")
         hides_actual = row["matches"] or row.get("change", "").startswith("moved")

@@ -126,17 +126,21 @@ def own_word_line(run: Run) -> str | None:
 
 
 def noop_line(run: Run) -> str | None:
-    """One line on the criteria that an agent which does nothing passes more than half of; None where there are none.
+    """One line on the criteria that an agent which does nothing passes more than half as often as this one; None where
+    there are none.
 
     state_unchanged is left out: to do nothing is what it asks for.
     """
     asks_for_it = {each.name for each in run.project.evaluators if isinstance(each, StateUnchanged)}
     idle = [
-        f"{row.metric} ({row.noop_passed} of {row.n_passed} passed)"
+        f"{row.metric} (it {row.noop_passed}, this agent {row.n_passed})"
         for row in run.table("metrics").rows()
-        if row.metric not in asks_for_it and (row.noop_passed or 0) * 2 > row.n_passed
+        if row.metric not in asks_for_it and (row.noop_passed or 0) * 2 > row.n_passed > 0
     ]
-    return f"an agent that does nothing passes more than half of {', '.join(idle)}" if idle else None
+    if not idle:
+        return None
+    line = f"an agent that does nothing passes more than half as often as this one: {', '.join(idle)}"
+    return f"{line}; add cases in which something has to be done"
 
 
 def suite_lines(run: Run) -> Iterator[str]:

@@ -53,8 +53,8 @@ def test_a_run_names_what_an_agent_that_does_nothing_passes_mostly(oloproof: Com
     suite = {"system": AGENT_SYSTEM, "evaluators": evaluators, "metamorphic": {"transforms": transforms}}
     answer = oloproof("run", "--json", "--project", write_project(tmp_path, cases=cases, app=AGENT, suite=suite))
     assert answer.err.startswith(
-        "warning: an agent that does nothing passes more than half of state_matches (3 of 3 passed),"
-        " same_output_under_shouted (3 of 3 passed)\n"
+        "warning: an agent that does nothing passes more than half as often as this one: state_matches (it 3,"
+        " this agent 3), same_output_under_shouted (it 3, this agent 3); add cases in which something has to be done\n"
     )
     metrics = {each["metric"]: each for each in answer.document["metrics"]}
     assert metrics["same_output_under_shouted"]["noop_passed"] == 3
