@@ -63,6 +63,7 @@ def gate_assets(project: Project, evidence_root: str) -> list[dg.AssetsDefinitio
             transformed_cases,
             **people(project),
             n_unreached=metrics.facts().get("n_unreached"),
+            recorded=metrics.facts().get("recorded"),
         )
 
     @names.asset(
@@ -121,8 +122,10 @@ def _past(stage: Stage, row: GateRow, noted: dict[str, Any]) -> PastDecision:
 
 def suite_facts(suite: Stored[SuiteRow], metrics: Stored[MetricRow]) -> SuiteFacts:
     """What decisions ask of the suite and the run."""
-    facts = suite.facts()
-    return SuiteFacts(is_clustered(suite, metrics), facts["n_clusters"], metrics.facts()["n_unreached"] > 0)
+    facts, noted = suite.facts(), metrics.facts()
+    return SuiteFacts(
+        is_clustered(suite, metrics), facts["n_clusters"], noted["n_unreached"] > 0, noted.get("recorded")
+    )
 
 
 def check_specs(names: Names, policy: Policy | None) -> list[dg.AssetCheckSpec]:

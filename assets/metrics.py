@@ -33,7 +33,7 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
         context: dg.AssetExecutionContext, verdicts: Stored[VerdictRow], transformed_cases: Stored[SuiteRow]
     ) -> dg.MaterializeResult[Any]:
         def make() -> NewTable:
-            noted = {name: verdicts.facts()[name] for name in ("n_unreached", "trials")}
+            noted = {**{name: verdicts.facts()[name] for name in ("n_unreached", "trials")}, "recorded": recorded}
             rows = measure(
                 verdicts.rows(),
                 clusters(transformed_cases),
@@ -44,9 +44,10 @@ def metric_assets(project: Project) -> list[dg.AssetsDefinition]:
             )
             return NewTable(rows, lambda: noted, lambda: plotted(rows))
 
-        stage = Stage(context, project, METRICS)
-        unreached = verdicts.facts().get("n_unreached")
-        result = stage.materialize(make, verdicts, transformed_cases, n_unreached=unreached)
+        stage, facts = Stage(context, project, METRICS), verdicts.facts()
+        recorded = digest("recorded/v1", facts.get("upstream"))
+        unreached = facts.get("n_unreached")
+        result = stage.materialize(make, verdicts, transformed_cases, n_unreached=unreached, recorded=recorded)
         return result._replace(metadata={**(result.metadata or {}), **made_anew(stage)})
 
     @names.asset(

@@ -28,12 +28,13 @@ class SuiteFacts:
     """What decisions ask of the suite and the run.
 
     `clustered`: some cluster holds more than one case or trial. `n_clusters`: all clusters of the suite. `partial`:
-    some case was never reached.
+    some case was never reached. `recorded`: a digest over what was executed and replayed.
     """
 
     clustered: bool
     n_clusters: int
     partial: bool
+    recorded: str | None = None
 
 
 def decide(
@@ -84,7 +85,7 @@ def _decide(
     reviews: Sequence[Review],
 ) -> DecisionRow:
     row = _numbers(rule, metric)
-    evidence = _evidence(row, metric)
+    evidence = _evidence(row, metric, facts.recorded)
     review = approved(reviews, rule.id, evidence)
     state, reasons = _state(policy, rule, metric, facts, rule.metric in unchecked, review)
     row = replace(row, state=state, reasons=JSONText(canonical_json(list(reasons))), evidence=evidence)
@@ -126,13 +127,13 @@ def _numbers(rule: Rule, metric: MetricRow) -> DecisionRow:
     )
 
 
-def _evidence(row: DecisionRow, metric: MetricRow) -> str | None:
-    """The digest that a review names: a decision's numbers and the verdicts that they count; None where the metric was
-    measured by a release that noted no digest of its verdicts."""
+def _evidence(row: DecisionRow, metric: MetricRow, recorded: str | None) -> str | None:
+    """The digest that a review names: a decision's numbers, the verdicts that they count, and the outputs, states and
+    recordings that people read; None where an earlier release measured the metric, without a digest of its verdicts."""
     if metric.verdicts is None:
         return None
     numbers = {each.name: getattr(row, each.name) for each in fields(row) if each.name not in _NOT_EVIDENCE}
-    return digest("decision_evidence/v1", {**numbers, "verdicts": metric.verdicts})
+    return digest("decision_evidence/v1", {**numbers, "verdicts": metric.verdicts, "recorded": recorded})
 
 
 def _state(

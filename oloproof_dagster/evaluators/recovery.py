@@ -93,8 +93,7 @@ class RecoveryEvaluator:
         if control.state is None or evidence.state is ABSENT:
             return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
         replayed = parse_canonical(control.state)
-        comparison = self._comparison.on(evidence.initial_state, evidence.state, replayed)
-        diverged = state_difference(comparison, evidence.state, replayed)
+        diverged = state_difference(*self._comparison.on(evidence.initial_state, evidence.state, replayed))
         return None if diverged is None else _discarded(diverged)
 
     def _outcome(self, evidence: CaseEvidence, aim: Target, fault: ReplayRow, spliced: AgentTrajectory) -> Verdict:

@@ -54,8 +54,8 @@ class RelationEvaluator:
 
     def _is_idle(self, side: CaseEvidence) -> bool:
         if _has_both_states(side):
-            comparison = self._comparison.on(side.initial_state, side.state)
-            if not comparison.equal(side.initial_state, side.state):
+            comparison, initial, state = self._comparison.on(side.initial_state, side.initial_state, side.state)
+            if not comparison.equal(initial, state):
                 return False
         # Not read where the state shows that the side acted.
         return side.trajectory is None or not side.trajectory.calls
@@ -83,8 +83,8 @@ class RelationEvaluator:
         if source.state_text is None or derived.state_text is None:
             return missing(VerdictReason.ENVIRONMENT_STATE_UNAVAILABLE)
         found = derived.state_as_source(source.state)
-        comparison = self._comparison.on(derived.initial_state, source.state, found)
-        return by_comparison(compare_at(comparison, (), source.state, found))
+        comparison, wanted, found = self._comparison.on(derived.initial_state, source.state, found)
+        return by_comparison(compare_at(comparison, (), wanted, found))
 
 
 def _has_both_states(side: CaseEvidence) -> bool:

@@ -53,10 +53,10 @@ class StateMatchesEvaluator:
         """The case's `expected.state_patch`, where that takes the place of what is compared with; else ABSENT."""
         return lookup(evidence.expected, ("state_patch",)) if self._field == ("state",) else ABSENT
 
-    def _on(self, exact: bool, initial: Any, expected: Any, *states: Any) -> Comparison:
+    def _on(self, exact: bool, initial: Any, expected: Any, state: Any) -> tuple[Comparison, Any, Any]:
         """How states are compared. A patch says what changes and that nothing else does (`exact`)."""
         comparison = replace(self._comparison, mode="exact") if exact else self._comparison
-        return comparison.on(initial, expected, *states)
+        return comparison.on(initial, expected, state)
 
     def compare(self, expected: Any, state: Any, initial: Any, *, exact: bool = False) -> Verdict:
         """Whether a state, reached from an initial one, is the expected one."""
@@ -65,7 +65,7 @@ class StateMatchesEvaluator:
         lacking = self._lacking(expected)
         if lacking:
             return missing(VerdictReason.EXPECTED_PATH_ABSENT, ", ".join(map(show_path, lacking)))
-        comparison = self._on(exact, initial, expected, state)
+        comparison, expected, state = self._on(exact, initial, expected, state)
         return by_comparison(
             tuple(
                 row
@@ -79,7 +79,7 @@ class StateMatchesEvaluator:
         expected, initial = self.expected(evidence), evidence.initial_as_source
         if initial is ABSENT or self._lacking(expected):
             return False
-        comparison = self._on(self.is_patched(evidence), initial, expected)
+        comparison, expected, initial = self._on(self.is_patched(evidence), initial, expected, initial)
         return all(
             (wanted := lookup(expected, path)) is not ABSENT
             and (found := lookup(initial, path)) is not ABSENT
@@ -122,7 +122,7 @@ class StateUnchangedEvaluator:
         if lacking:
             return missing(VerdictReason.INITIAL_PATH_ABSENT, ", ".join(map(show_path, lacking)))
         allowed = self._comparison.also_ignoring(_may_change(evidence))
-        comparison = allowed.on(initial, state)
+        comparison, initial, state = allowed.on(initial, initial, state)
         return by_comparison(
             tuple(
                 row

@@ -2,12 +2,12 @@
 
 import decimal
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from oloproof_dagster.digests import integers_of_any_size
-from oloproof_dagster.records.paths import ABSENT, Path, Pick, by_position, lookup
+from oloproof_dagster.records.paths import ABSENT, Path, Pick, by_position, lookup, matching, without
 
 Mode = Literal["exact", "subset"]
 
@@ -30,23 +30,45 @@ class Comparison:
     ignored_new: tuple[Path, ...] = ()
     initial: Any = ABSENT
 
-    def on(self, initial: Any, *values: Any) -> "Comparison":
-        """The comparison of values that came from an initial state: elements that a path picks by a member are those
-        that bear it in any of them."""
-        if not self.ignored_new and not any(isinstance(part, Pick) for path in self._patterns() for part in path):
-            return self
-        sides = [value for value in (initial, *values) if value is not ABSENT]
+    def on(self, initial: Any, expected: Any, actual: Any) -> "tuple[Comparison, Any, Any]":
+        """The comparison of two values that came from an initial state, and the two values as it takes them.
 
-        def placed(paths: tuple[Path, ...]) -> tuple[Path, ...]:
-            return tuple({each: None for path in paths for side in sides for each in by_position(side, path)})
+        An element that is left out whole, picked by a member, is taken out of both lists, wherever it stands in each;
+        positions in rows count without it. What is left out inside an element, or is a multiset there, is so only
+        where both lists have that element at one position: a neighbour that took its place is compared.
 
-        return replace(
+        Raises:
+            PathAmbiguous: several elements of a list are what a part of a path picks one of.
+        """
+        if not self.ignored_new and not any(map(_picks, self._patterns())):
+            return self, expected, actual
+        new = tuple(
+            found
+            for path in filter(_picks, self.ignored_new)
+            for found in {each: None for side in (expected, actual) for each in matching(side, path)}
+            if lookup(initial, found) is ABSENT
+        )
+        ignored = (*self.ignored, *new)
+        for path in ignored:
+            if path and isinstance(path[-1], Pick):
+                initial, expected, actual = (without(side, path) for side in (initial, expected, actual))
+
+        def placed(paths: Iterable[Path]) -> tuple[Path, ...]:
+            found: dict[Path, None] = {}
+            for path in paths:
+                there = set(by_position(actual, path)) if _picks(path) else None
+                places = by_position(expected, path)
+                found |= dict.fromkeys([path] if there is None else [each for each in places if each in there])
+            return tuple(found)
+
+        comparison = replace(
             self,
-            ignored=placed(self.ignored),
+            ignored=placed(path for path in ignored if not (path and isinstance(path[-1], Pick))),
             unordered=placed(self.unordered),
-            ignored_new=placed(self.ignored_new),
+            ignored_new=tuple(path for path in self.ignored_new if not _picks(path)),
             initial=initial,
         )
+        return comparison, expected, actual
 
     def also_ignoring(self, paths: tuple[Path, ...]) -> "Comparison":
         """The same comparison with further paths left out."""
@@ -195,6 +217,11 @@ def _alike(expected: Any, actual: Any, subset: bool) -> bool:
     if isinstance(expected, bool) or isinstance(actual, bool):
         return False  # else they were the same
     return bool(expected == actual)
+
+
+def _picks(path: Path) -> bool:
+    """Whether a path picks an element of a list by a member."""
+    return any(isinstance(part, Pick) for part in path)
 
 
 def _any_matches(patterns: tuple[Path, ...], path: Path) -> bool:

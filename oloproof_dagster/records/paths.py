@@ -162,6 +162,33 @@ def by_position(value: Any, path: Path) -> Iterator[Path]:
             yield from by_position(value, (*before, str(position), *path[at + 1 :]))
 
 
+def without(value: Any, path: Path) -> Any:
+    """A value without the elements of lists that a path picks by its last part; what is untouched is not copied.
+
+    Raises:
+        PathAmbiguous: several elements of a list are what a part picks one of.
+    """
+    part, rest = path[0], path[1:]
+    if isinstance(part, Pick):
+        at = _picked(value, part, path)
+        keys: list[Any] = [] if at is None else [at]
+        if keys and not rest:
+            return [each for position, each in enumerate(value) if position != at]
+    elif isinstance(value, dict):
+        keys = list(value) if part == "*" else [part] if part in value else []
+    elif isinstance(value, list):
+        found = range(len(value)) if part == "*" else (i for i in range(len(value)) if str(i) == part)
+        keys = list(found)
+    else:
+        keys = []
+    changed = {key: new for key in keys if rest and (new := without(value[key], rest)) is not value[key]}
+    if not changed:
+        return value
+    if isinstance(value, dict):
+        return value | changed
+    return [changed.get(position, each) for position, each in enumerate(value)]
+
+
 def _picked(value: Any, pick: Pick, path: Path) -> int | None:
     if not isinstance(value, list):
         return None

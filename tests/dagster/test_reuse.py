@@ -137,3 +137,20 @@ def test_the_agent_is_not_even_imported_for_evidence_that_is_there(tmp_path: Pat
         till.run()
         till.run(job="rejudge")
         assert till.noted("imports") == []
+
+
+def test_a_review_holds_for_no_version_whose_outputs_are_others(tmp_path: Path) -> None:
+    left_to_a_person = rules(NO_FAILURE | {"id": "read", "requires_manual_review": True})
+    write_project(tmp_path, release=left_to_a_person)
+    with home(tmp_path) as till:
+        till.run()
+        evidence = load_run(tmp_path).decisions.evidence[0]
+        line = {"rule": "read", "evidence": evidence, "by": "Ada", "approve": True}
+        (tmp_path / "reviews.jsonl").write_text(json.dumps(line) + "\n")
+        till.run()
+        assert load_run(tmp_path).decisions.state[0] == "PASS"
+        till.edit("oloproof.yaml", '"v1"', '"v2"')
+        till.edit("app.py", '"answer"', '"reply"')
+        till.run()
+        assert load_run(tmp_path).decisions.state[0] == "MANUAL_REVIEW"
+        assert set(load_run(tmp_path).verdicts.status) == {"passed"}

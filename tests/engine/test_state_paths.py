@@ -87,6 +87,75 @@ def test_a_picked_path_is_left_out_wherever_its_element_stands() -> None:
         assert judge(declared, initial=initial, state={"bookings": [booking, MAX]}).status == status
 
 
+GONE = {**ZOE, "status": "gone"}
+CANCELLED = {**MAX, "status": "gone"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status"),
+    [
+        ([ZOE, MAX], [CANCELLED], "failed"),  # a neighbour's element was taken away, and this one took its place
+        ([ZOE, MAX], [ZOE], "passed"),  # the element itself was taken away
+        ([ZOE, MAX], [CANCELLED, ZOE], "passed"),  # it was moved
+        ([ZOE], [ZOE, MAX], "passed"),  # it came into being
+        ([ZOE, MAX], [GONE, CANCELLED], "failed"),
+        ([MAX, ZOE], [MAX, ZOE, {**ZOE, "id": "b-new"}], "failed"),
+    ],
+)
+def test_an_element_that_may_change_covers_no_other_whatever_place_each_takes(
+    before: list[Any], after: list[Any], status: str
+) -> None:
+    world, left = {"bookings": before}, {"bookings": after}
+    declared = {"type": "state_unchanged", "except": ["bookings[id=b-max]"]}
+    assert judge(declared, initial=world, state=left).status == status
+    by_case = {"type": "state_unchanged", "except": ["nothing"]}
+    may_change = {"may_change": ["bookings[id=b-max]"]}
+    assert judge(by_case, initial=world, expected=may_change, state=left).status == status
+
+
+@pytest.mark.parametrize(
+    ("wanted", "left", "status"),
+    [
+        ([ZOE, MAX], [GONE, CANCELLED], "failed"),  # of the neighbour nothing is left out
+        ([ZOE, MAX], [ZOE, CANCELLED], "passed"),
+        ([ZOE, MAX], [CANCELLED, ZOE], "failed"),  # their order counts
+        ([ZOE, MAX], [ZOE], "failed"),  # that it is there counts
+    ],
+)
+def test_what_is_left_out_inside_an_element_is_left_out_of_no_other(
+    wanted: list[Any], left: list[Any], status: str
+) -> None:
+    declared = {"type": "state_matches", "ignore_paths": ["bookings[id=b-max].status"]}
+    initial = {"bookings": [MAX, ZOE]}
+    expected, state = {"state": {"bookings": wanted}}, {"bookings": left}
+    assert judge(declared, initial=initial, expected=expected, state=state).status == status
+
+
+def test_a_list_inside_an_element_is_a_multiset_in_no_other() -> None:
+    declared = {"type": "state_matches", "unordered_paths": ["l[id=a].q"]}
+    initial = {"l": [{"id": "z", "q": [1, 2]}, {"id": "a", "q": [1, 2]}]}
+    expected = {"state": {"l": [{"id": "a", "q": [1, 2]}, {"id": "z", "q": [1, 2]}]}}
+    for a, z, status in (([2, 1], [1, 2], "passed"), ([1, 2], [2, 1], "failed")):
+        state = {"l": [{"id": "a", "q": a}, {"id": "z", "q": z}]}
+        assert judge(declared, initial=initial, expected=expected, state=state).status == status
+
+
+@pytest.mark.parametrize(
+    ("path", "left", "status"),
+    [
+        ("bookings[id=b-max].paid_at", [{**MAX, "paid_at": 1}, ZOE], "passed"),
+        ("bookings[id=b-max].paid_at", [MAX, {**ZOE, "paid_at": 1}], "failed"),
+        ("bookings[id=b-max].at", [{**MAX, "at": 9}, ZOE], "failed"),  # it was there before
+        ("bookings[id=b-new]", [MAX, {"id": "b-new"}, ZOE], "passed"),
+        ("bookings[id=b-max]", [{**MAX, "at": 9}, ZOE], "failed"),
+    ],
+)
+def test_what_is_new_is_left_out_of_the_element_that_it_is_new_in(path: str, left: list[Any], status: str) -> None:
+    world = {"bookings": [MAX, ZOE]}
+    declared = {"type": "state_matches", "ignore_new_paths": [path]}
+    assert judge(declared, initial=world, expected={"state": world}, state={"bookings": left}).status == status
+
+
 @pytest.mark.parametrize(
     ("state", "status"),
     [
