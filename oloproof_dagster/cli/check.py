@@ -21,6 +21,7 @@ from oloproof_dagster.suite.labels import validities
 from oloproof_dagster.suite.preflight import check_files, readable_by_all
 from oloproof_dagster.suite.transforms import SuiteCount, expand
 from oloproof_dagster.system.calls import Outcome
+from oloproof_dagster.system.interrupts import INTERRUPTS
 from oloproof_dagster.system.reset_check import in_words
 from oloproof_dagster.wording import counted, own_word, unread_criteria, unseen_paths
 from oloproof_dagster.workers.session import Session
@@ -68,7 +69,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             evidence_of(project).versions()
             yield Finding("ok", f"{project.suite.store} can be read")
         yield Finding("ok", f"{project.suite.system.callable} is loaded")
-        yield from _one_case(project, session)
+        with INTERRUPTS.watched():  # an agent's own KeyboardInterrupt is its case's error
+            yield from _one_case(project, session)
 
 
 def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Iterator[Finding]:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from rich.console import Console
 from rich.text import Text
 
-from oloproof_dagster.as_data import on_a_terminal
 from oloproof_dagster.cli.console import STATUSES, heading, shown, table
 from oloproof_dagster.cli.listing import plain
+from oloproof_dagster.cli.lookalikes import apart
 from oloproof_dagster.cli.replay_view import MEANINGS, labelled, print_replay, steps
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.project.evaluator_keys import Declaration
@@ -167,8 +167,7 @@ def _print_compared(console: Console, verdict: VerdictRow, leaves: list[Row], be
     rows = table("  path", before, "actual", "")
     printed = leaves if full else sorted(leaves, key=lambda row: row["matches"])[:PATHS_SHOWN]
     for row in printed:
-        expected = Text("(absent)", "dim") if row.get("unexpected") else _side(row, "expected", full)
-        actual = Text("(absent)", "dim") if row["absent"] else _side(row, "actual", full)
+        expected, actual = _sides(row, full)
         same = Text("same", "green") if row["matches"] else Text(row.get("change", "differs"), "red")
         hides_actual = row["matches"] or row.get("change", "").startswith("moved")
         rows.add_row(plain(f"  {row['path']}"), expected, Text() if hides_actual else actual, same)
@@ -182,8 +181,24 @@ def _print_compared(console: Console, verdict: VerdictRow, leaves: list[Row], be
         console.print(Text(f"  + {n_beyond} more, which are not kept", "dim"))
 
 
-def _side(row: Row, side: str, full: bool) -> Text:
-    """A compared value; of one that was cut, its beginning."""
-    if f"{side}_digest" in row:
-        return Text(on_a_terminal(row[side] if full else row[side][: LONGEST_VALUE // 5]) + "...")
-    return Text(shown(row[side], _longest(full) if full else LONGEST_VALUE // 5))
+def _sides(row: Row, full: bool) -> tuple[Text, Text]:
+    """A compared value as it was expected and as it is; two that look alike and differ from where they do."""
+    whole = (_text(row, "expected"), _text(row, "actual"))
+    expected, actual = (_cut(row, side, text, full) for side, text in zip(("expected", "actual"), whole, strict=True))
+    if not (row.get("unexpected") or row["absent"] or row["matches"]):
+        expected, actual = apart(*whole, (expected, actual)) or (expected, actual)
+    return (
+        Text("(absent)", "dim") if row.get("unexpected") else plain(expected),
+        Text("(absent)", "dim") if row["absent"] else plain(actual),
+    )
+
+
+def _text(row: Row, side: str) -> str:
+    """A compared value as JSON text; of one that was cut when it was recorded, its beginning."""
+    return str(row[side]) if f"{side}_digest" in row else shown(row[side], None)
+
+
+def _cut(row: Row, side: str, text: str, full: bool) -> str:
+    longest = len(text) if full else LONGEST_VALUE // 5
+    goes_on = len(text) > longest or f"{side}_digest" in row
+    return text[:longest] + "..." if goes_on else text

@@ -50,7 +50,7 @@ def supervise(arguments: Sequence[str]) -> int:
         screen.close()
     ended_by = supervision.ended_by
     if ended_by is None and child.outcome is None:
-        print_error(f"oloproof: the system ended the process {child.how_it_ended}; what was finished is kept")
+        print_error(f"oloproof: the project's code ended the process {child.how_it_ended}; what was finished is kept")
         return CRASH
     if ended_by is not None or child.outcome == INTERRUPTED:
         print_error(f"{WORDS[ended_by or signal.SIGINT]}; what was finished is kept, run again to go on")

@@ -55,6 +55,21 @@ def ignored_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
     return paths
 
 
+def none_left_by(ignored: tuple[str, ...], compared: tuple[str, ...] | None) -> None:
+    """Refuses a compared path of which everything is left out: it would pass whatever the state is.
+
+    Raises:
+        Misplaced: naming the path.
+    """
+    for position, path in enumerate(compared or ()):
+        parts = parse_path(path)
+        for text in ignored:
+            above = parse_path(text)
+            if len(above) <= len(parts) and all(i in ("*", part) for i, part in zip(above, parts, strict=False)):
+                message = f"the path {shortened(path)} is compared and ignored at once, by {shortened(text)}"
+                raise Misplaced(message, "paths", position)
+
+
 class Declaration(FileModel):
     """What every evaluator takes; `criterion` names what it measures."""
 
@@ -149,11 +164,7 @@ class StateMatches(Declaration):
 
     @model_validator(mode="after")
     def _compares_something(self) -> "StateMatches":
-        for position, path in enumerate(self.paths or ()):
-            parts = parse_path(path)
-            ignored = (each for each in map(parse_path, self.ignore_paths) if len(each) == len(parts))
-            if any(all(i in ("*", part) for i, part in zip(each, parts, strict=True)) for each in ignored):
-                raise Misplaced(f"the path {shortened(path)} is compared and ignored at once", "paths", position)
+        none_left_by(self.ignore_paths, self.paths)
         return self
 
     @property

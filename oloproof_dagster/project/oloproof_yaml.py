@@ -10,7 +10,15 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from oloproof_dagster.evidence.store_url import store_url
-from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, a_callable, ignored_paths, some_paths
+from oloproof_dagster.project.evaluator_keys import (
+    EvaluatorDeclaration,
+    StateMatches,
+    StateUnchanged,
+    a_callable,
+    ignored_paths,
+    none_left_by,
+    some_paths,
+)
 from oloproof_dagster.project.slice_names import parse_slice
 from oloproof_dagster.project.transform_keys import Metamorphic
 from oloproof_dagster.project.validation import FileModel, Misplaced
@@ -213,6 +221,16 @@ class Suite(FileModel):
             if text in value[:position]:
                 raise Misplaced(f"the slice {text!r} stands twice; remove one", position)
         return value
+
+    @model_validator(mode="after")
+    def _compares_something(self) -> "Suite":
+        for position, each in enumerate(self.evaluators):
+            if isinstance(each, StateMatches | StateUnchanged):
+                try:
+                    none_left_by(self.ignore_paths, each.paths)
+                except Misplaced as error:
+                    raise Misplaced(str(error), "evaluators", position, *error.at) from None
+        return self
 
 
 def slug_of(project: str) -> str:

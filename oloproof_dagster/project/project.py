@@ -11,8 +11,6 @@ from oloproof_dagster.project.evaluator_keys import (
     Declaration,
     FaultRecovery,
     MetamorphicRelation,
-    StateMatches,
-    StateUnchanged,
 )
 from oloproof_dagster.project.oloproof_yaml import Suite, slug_of
 from oloproof_dagster.project.release_yaml import Policy, load_policy
@@ -192,12 +190,6 @@ def _check_evaluators(project: Project) -> None:
                 raise project.problem(f"{key}.cases", f"there is no transform {shortened(transform)}{hint}")
         if evaluator.cases != "sources" and not names:
             raise project.problem(f"{key}.cases", "there is no copy without a transform under metamorphic.transforms")
-        if isinstance(evaluator, StateMatches | StateUnchanged):
-            for path in evaluator.paths or ():
-                if path in project.suite.ignore_paths:
-                    raise project.problem(
-                        f"{key}.paths", f"the path {shortened(path)} is compared here and ignored at the top"
-                    )
         if isinstance(evaluator, MetamorphicRelation):
             if not names:
                 raise project.problem(key, "a metamorphic_relation needs a transform under metamorphic.transforms")

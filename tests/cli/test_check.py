@@ -50,6 +50,15 @@ def test_a_replay_that_would_show_nothing_is_a_problem_with_its_reason(
     assert f"problem {NAME} will be missing on case 'a': {why}" in answer.out
 
 
+def test_an_agents_own_interrupt_is_its_cases_error(oloproof: Command, tmp_path: Path) -> None:
+    app = AGENT.replace("        given = in_this_trial(given)\n", "        raise KeyboardInterrupt\n", 1)
+    root = project(tmp_path)
+    (root / "app.py").write_text(app)
+    answer = oloproof("check", "--project", root)
+    assert answer.code == 1
+    assert "problem case 'a' ended in an error: KeyboardInterrupt (app.py:" in answer.out
+
+
 def test_a_python_check_that_raises_is_a_problem_with_its_place(oloproof: Command, tmp_path: Path) -> None:
     check = {"type": "python", "callable": "checks:raises", "criterion": "amount_right"}
     answer = oloproof("check", "--project", project(tmp_path, check))

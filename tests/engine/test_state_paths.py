@@ -131,6 +131,13 @@ def test_what_is_left_out_inside_an_element_is_left_out_of_no_other(
     assert judge(declared, initial=initial, expected=expected, state=state).status == status
 
 
+@pytest.mark.parametrize("kind", ["state_matches", "state_unchanged"])
+def test_a_compared_path_that_the_whole_project_leaves_out_is_refused(kind: str, tmp_path: Path) -> None:
+    suite = {"evaluators": [{"type": kind, "paths": ["other", "orders.o"]}], "ignore_paths": ["orders.*"]}
+    with pytest.raises(ConfigError, match=r"evaluators.0.paths.1: the path 'orders.o' is compared and ignored at once"):
+        load_project(write_project(tmp_path, suite=suite))
+
+
 def test_a_list_inside_an_element_is_a_multiset_in_no_other() -> None:
     declared = {"type": "state_matches", "unordered_paths": ["l[id=a].q"]}
     initial = {"l": [{"id": "z", "q": [1, 2]}, {"id": "a", "q": [1, 2]}]}
@@ -262,7 +269,7 @@ def test_what_is_volatile_at_the_top_is_so_for_every_evaluator() -> None:
         ({"paths": ["a"], "except": ["b"]}, {}, "exactly one of paths and except, found both"),
         ({}, {}, "exactly one of paths and except, found neither"),
         ({"except": ["$"]}, {}, "`$` leaves nothing to compare"),
-        ({"paths": ["a.b"]}, {"ignore_paths": ["a.b"]}, "is compared here and ignored at the top"),
+        ({"paths": ["a.b"]}, {"ignore_paths": ["a.b"]}, "is compared and ignored at once, by 'a.b'"),
         ({"paths": ["a.b"]}, {"ignore_paths": ["a", "a"]}, "stands twice"),
     ],
 )

@@ -96,13 +96,13 @@ def test_a_system_that_ends_the_process_once_the_run_is_over_leaves_the_gates_ex
 def test_a_system_that_ends_the_process_in_a_case_never_ends_it_green(tmp_path: Path, doing: str, command: str) -> None:
     done = run(till(tmp_path, doing), command=command)
     assert (done.returncode, done.stdout) == (70, "")
-    assert done.stderr == f"oloproof: the system ended the process with exit code 0; {KEPT}\n"
+    assert done.stderr == f"oloproof: the project's code ended the process with exit code 0; {KEPT}\n"
 
 
 def test_a_process_that_is_killed_is_said_with_its_signal(tmp_path: Path) -> None:
     done = run(till(tmp_path, "import os; os.kill(os.getpid(), 9)"))
     assert (done.returncode, done.stdout) == (70, "")
-    assert done.stderr == f"oloproof: the system ended the process by SIGKILL; {KEPT}\n"
+    assert done.stderr == f"oloproof: the project's code ended the process by SIGKILL; {KEPT}\n"
 
 
 def test_code_of_the_project_that_leaves_while_it_is_loaded_never_ends_a_run_green(tmp_path: Path) -> None:
