@@ -13,6 +13,7 @@ from tests.support.projects import NO_FAILURE, case, rules, write_project
 from tests.support.runs import COUNTED_TILL, home
 
 
+@pytest.mark.slow
 def test_a_version_that_another_machine_recorded_is_registered_and_judged(
     tmp_path: Path, oloproof: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -31,6 +32,7 @@ def test_a_version_that_another_machine_recorded_is_registered_and_judged(
 
 
 @pytest.mark.parametrize("name", ["a?b", "a%20b"])
+@pytest.mark.slow
 def test_a_projects_folder_may_have_any_name_and_nothing_is_left_beside_it(
     tmp_path: Path, oloproof: Command, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -62,6 +64,7 @@ def test_a_bit_turned_over_in_what_a_table_says_of_itself_is_one_line_and_never_
 
 
 @pytest.mark.usefixtures("in_shared_home")
+@pytest.mark.slow
 def test_judging_again_adds_a_decision_to_the_history_and_takes_none_away(oloproof: Command, tmp_path: Path) -> None:
     root = write_project(tmp_path, release=rules(NO_FAILURE))
     assert oloproof("history", "--project", root).err == "no decision is noted of version 'v1'\n"
@@ -91,6 +94,7 @@ def test_an_unfinished_run_is_listed_as_far_as_it_is(oloproof: Command, tmp_path
 
 
 @pytest.mark.usefixtures("in_shared_home")
+@pytest.mark.slow
 def test_an_edit_of_the_agent_without_a_new_version_is_warned_of(oloproof: Command, tmp_path: Path) -> None:
     root = write_project(tmp_path, app=COUNTED_TILL, release=rules(NO_FAILURE))
     assert oloproof("run", "--project", root).err == ""
@@ -101,6 +105,7 @@ def test_an_edit_of_the_agent_without_a_new_version_is_warned_of(oloproof: Comma
 
 
 @pytest.mark.usefixtures("in_shared_home")
+@pytest.mark.slow
 def test_fresh_and_retry_errors_are_passed_on(oloproof: Command, tmp_path: Path) -> None:
     app = COUNTED_TILL.replace(
         'note("calls")\n',

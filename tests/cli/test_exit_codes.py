@@ -35,6 +35,7 @@ def test_the_exit_code_says_what_the_gate_says(what: str, oloproof: Command, tmp
 
 
 @pytest.mark.usefixtures("in_shared_home")
+@pytest.mark.slow
 def test_a_case_that_was_never_reached_exits_with_5(oloproof: Command, tmp_path: Path) -> None:
     root = write_project(tmp_path, app=COUNTED_TILL, release=rules(NO_FAILURE))
     assert oloproof("run", "--project", root).code == 0
@@ -55,6 +56,7 @@ def test_a_case_that_was_never_reached_exits_with_5(oloproof: Command, tmp_path:
 
 
 @pytest.mark.usefixtures("in_shared_home")
+@pytest.mark.slow
 def test_without_a_policy_nothing_is_decided_and_that_is_said(oloproof: Command, tmp_path: Path) -> None:
     root = write_project(tmp_path, cases=[WRONG])
     answer = oloproof("run", "--json", "--project", root)
@@ -110,6 +112,7 @@ def test_an_internal_crash_exits_with_70_and_looks_like_no_verdict(oloproof: Com
 
 
 @pytest.mark.usefixtures("in_shared_home")
+@pytest.mark.slow
 def test_an_interrupted_run_exits_with_130_and_the_next_goes_on(oloproof: Command, tmp_path: Path) -> None:
     app = COUNTED_TILL.replace(
         'note("calls")\n',

@@ -46,6 +46,7 @@ def assert_data(answer: Answer, n_gates: int = 0) -> None:
 
 @pytest.mark.usefixtures("in_shared_home")
 @pytest.mark.parametrize("columns", ["80", "200"])
+@pytest.mark.slow
 def test_no_text_of_agents_or_cases_prints_a_line_or_a_control_character(
     tmp_path: Path, oloproof: Command, monkeypatch: pytest.MonkeyPatch, columns: str
 ) -> None:

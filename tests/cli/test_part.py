@@ -23,6 +23,7 @@ def made(root: Path, n: int = 12) -> Path:
     )
 
 
+@pytest.mark.slow
 def test_part_of_a_suite_is_executed_and_shown_and_nothing_is_decided(oloproof: Command, tmp_path: Path) -> None:
     root = made(tmp_path)
     answer = oloproof("run", "--case", "c-00[23]", "--case", "c-011~loud", "--project", root)
@@ -48,6 +49,7 @@ def test_the_first_cases_alone_and_once(oloproof: Command, tmp_path: Path) -> No
         ]
 
 
+@pytest.mark.slow
 def test_no_table_of_a_recorded_version_changes(oloproof: Command, tmp_path: Path) -> None:
     root = made(tmp_path)
     oloproof("run", "--project", root)

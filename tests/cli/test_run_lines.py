@@ -20,6 +20,7 @@ def project(root: Path, **declared: Any) -> Path:
 
 
 @pytest.mark.usefixtures("in_shared_home")
+@pytest.mark.slow
 def test_a_recovery_that_rests_on_the_agents_own_word_is_said_by_run_and_check(
     oloproof: Command, tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ def test_a_dagster_home_that_cannot_be_used_is_never_replaced_by_a_temporary_one
     assert "DAGSTER_HOME" in answer.err
 
 
+@pytest.mark.slow
 def test_two_projects_run_in_one_process_have_a_home_each(oloproof: Command, tmp_path: Path) -> None:
     for name in ("one", "two"):
         root = write_project(tmp_path / name, cases=[case(1)])

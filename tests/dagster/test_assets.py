@@ -63,6 +63,7 @@ def test_text_of_the_agent_is_escaped_where_pages_show_it(tmp_path: Path) -> Non
     assert "x" in shown
 
 
+@pytest.mark.slow
 def test_equal_evidence_has_equal_data_versions_in_another_folder_and_another_attempt(
     till: Home, tmp_path: Path
 ) -> None:

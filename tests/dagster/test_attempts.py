@@ -48,6 +48,7 @@ FAILING_ONCE = COUNTED_TILL.replace(
 
 
 @pytest.mark.parametrize("fresh_again", [True, False])
+@pytest.mark.slow
 def test_an_attempt_that_was_interrupted_is_resumed_by_the_next_run_fresh_or_not(
     tmp_path: Path, fresh_again: bool
 ) -> None:
@@ -66,6 +67,7 @@ def test_an_attempt_that_was_interrupted_is_resumed_by_the_next_run_fresh_or_not
         assert till.noted() == []
 
 
+@pytest.mark.slow
 def test_recorded_errors_are_evidence_until_they_are_asked_to_be_repeated(tmp_path: Path) -> None:
     app = COUNTED_TILL.replace(
         'note("calls")\n',
@@ -90,6 +92,7 @@ def test_recorded_errors_are_evidence_until_they_are_asked_to_be_repeated(tmp_pa
         assert till.noted() == []
 
 
+@pytest.mark.slow
 def test_recorded_errors_of_replays_are_repeated_when_asked(tmp_path: Path) -> None:
     app = COUNTED_TILL.replace(
         'note("replays")\n',
@@ -171,6 +174,7 @@ def test_a_kill_between_the_two_tables_of_a_pass_loses_nothing_and_pairs_nothing
     assert ran.noted() == []
 
 
+@pytest.mark.slow
 def test_tables_of_two_attempts_are_never_judged_as_one(till: Home) -> None:
     (till.root / "mode").write_text("0")
     till.edit("app.py", 'self.state.get("balance", 0) + request["amount"]', "request['amount'] + more()")
@@ -222,6 +226,7 @@ def test_what_a_killed_retry_has_finished_is_kept_by_a_plain_run(till: Home) -> 
     assert [row.status for row in evidence.table("trajectories", "v1").rows()] == ["ok", "error", "error"]
 
 
+@pytest.mark.slow
 def test_executions_whose_resets_nobody_verified_are_told_once_a_run_until_a_fresh_one(tmp_path: Path) -> None:
     root = write_project(tmp_path, app=COUNTED_TILL, suite={"sandbox": {"verify_reset": False}})
     with home(root) as till:

@@ -93,6 +93,7 @@ def registered(home: Home) -> list[str]:
 # The schedule
 
 
+@pytest.mark.slow
 def test_the_nightly_run_is_fresh_of_the_current_version_which_it_registers_first(till: Home) -> None:
     request = nightly(till)
     assert registered(till) == ["v1"]
@@ -143,6 +144,7 @@ def test_registering_runs_by_default_and_evaluating_does_not(till: Home) -> None
     }
 
 
+@pytest.mark.slow
 def test_evaluating_registers_and_requests_a_new_version_under_one_key_until_its_gate_is_decided(till: Home) -> None:
     request = evaluating(till)
     assert registered(till) == ["v1"]
@@ -154,6 +156,7 @@ def test_evaluating_registers_and_requests_a_new_version_under_one_key_until_its
     assert evaluating(till).partition_key == "v2"
 
 
+@pytest.mark.slow
 def test_a_red_gate_is_decided_and_not_asked_for_again(till: Home) -> None:
     till.edit("data/cases.jsonl", '"balance": 2,', '"balance": 7,')
     result = carried_out(till, evaluating(till))
@@ -161,6 +164,7 @@ def test_a_red_gate_is_decided_and_not_asked_for_again(till: Home) -> None:
     assert isinstance(evaluating(till), dg.SkipReason)
 
 
+@pytest.mark.slow
 def test_a_version_that_was_measured_without_a_policy_is_not_asked_for_again(till: Home) -> None:
     (till.root / "release.yaml").unlink()
     assert carried_out(till, evaluating(till)).success
@@ -195,6 +199,7 @@ def test_a_run_of_another_projects_equal_version_is_not_waited_for(till: Home, t
     assert isinstance(evaluating(till), dg.RunRequest)
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_asked_for_again_once_its_cause_is_gone(till: Home) -> None:
     till.edit("data/cases.jsonl", '"input"', '"inputs"')
     first = evaluating(till)
@@ -207,6 +212,7 @@ def test_a_failed_run_is_asked_for_again_once_its_cause_is_gone(till: Home) -> N
     assert isinstance(evaluating(till), dg.SkipReason)
 
 
+@pytest.mark.slow
 def test_a_cause_that_comes_back_is_asked_about_again(till: Home) -> None:
     keys = set()
     for good, bad in (('"input"', '"inputs"'), ('"inputs"', '"innput"'), ('"innput"', '"inputs"')):
@@ -434,6 +440,7 @@ def test_a_resource_that_cannot_make_the_system_is_said_before_the_first_case(ti
 
 
 @pytest.mark.parametrize(("option", "here"), [({}, True), ({"workers": 2}, False), ({"timeout_s": 60.0}, False)])
+@pytest.mark.slow
 def test_an_option_of_a_resource_goes_before_what_oloproof_yaml_declares(
     option: dict[str, Any], here: bool, till: Home
 ) -> None:

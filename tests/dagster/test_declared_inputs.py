@@ -19,6 +19,7 @@ def made(root: Path, **system: object) -> Path:
     return write_project(root, app=COUNTED_TILL, suite={"system": SYSTEM | system}, files=files)
 
 
+@pytest.mark.slow
 def test_an_edited_prompt_or_variable_is_a_new_attempt_and_the_former_one_stays_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,6 +42,7 @@ def attempts(till: Home) -> list[str]:
     return sorted(each.name for each in (till.root / ".oloproof/evidence/v1/attempts").iterdir() if each.name.isdigit())
 
 
+@pytest.mark.slow
 def test_other_files_that_changed_since_the_version_was_recorded_are_named_in_one_line(tmp_path: Path) -> None:
     with home(made(tmp_path)) as till:
         till.run()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from oloproof_dagster import load_run
 from tests.support.projects import NO_FAILURE, rules, write_project
 from tests.support.runs import COUNTED_TILL, DECLARED, EXECUTED, Home, home
@@ -27,6 +29,7 @@ def test_a_code_location_older_than_the_version_refuses_to_execute_for_either(ti
     assert till.noted() == []
 
 
+@pytest.mark.slow
 def test_a_code_location_reads_the_agents_files_as_they_are_and_records_whose_evidence_it_is(till: Home) -> None:
     loaded = till.definitions()
     till.run(definitions=loaded)
@@ -39,6 +42,7 @@ def test_a_code_location_reads_the_agents_files_as_they_are_and_records_whose_ev
     assert till.run().said("trajectories")["reused"] is True
 
 
+@pytest.mark.slow
 def test_a_check_edited_after_loading_is_asked_again_and_its_former_answers_come_back_with_it(tmp_path: Path) -> None:
     root = write_project(
         tmp_path,
@@ -99,6 +103,7 @@ def test_a_replay_is_never_made_by_other_code_than_the_recording(ran: Home) -> N
     assert ran.noted("replays") == []
 
 
+@pytest.mark.slow
 def test_an_edited_rewrite_makes_its_copy_anew_and_what_lacks_one_is_said(tmp_path: Path) -> None:
     texts = '{"case": "c-001", "text": "Put one on it."}\n'
     transform = {"name": "reworded", "field": "note", "rewrites": "texts.jsonl"}

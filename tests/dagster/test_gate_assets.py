@@ -339,6 +339,7 @@ def test_an_asset_of_the_users_reads_tables_as_frames(tmp_path: Path) -> None:
     assert read == {"estimate": [2 / 3], "failed": ["c-002"]}
 
 
+@pytest.mark.slow
 def test_two_projects_live_in_one_code_location_and_keep_apart(tmp_path: Path) -> None:
     other_app = COUNTED_TILL.replace('+ request["amount"]', '+ request["amount"] + 1')
     one = write_project(tmp_path / "one", app=COUNTED_TILL, release=rules(NO_FAILURE))

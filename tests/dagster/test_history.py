@@ -154,6 +154,7 @@ def test_what_dagster_yaml_configures_is_left_as_it_is(configured: str, tmp_path
     assert same == [configured == "storage", True, True]
 
 
+@pytest.mark.slow
 def test_a_dagster_of_other_private_names_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     connect = SqliteEventLogStorage._connect
     monkeypatch.setattr(SqliteEventLogStorage, "_connect", lambda self, shard_name: connect(self, shard_name))
@@ -179,6 +180,7 @@ def test_a_home_of_ones_own_whose_name_no_url_holds_is_refused(
     assert {path.name for path in tmp_path.iterdir()} == {"till", name}
 
 
+@pytest.mark.slow
 def test_a_run_writes_a_bounded_number_of_events_whatever_the_number_of_cases(tmp_path: Path) -> None:
     numbers = []
     for n_cases in (3, 60):

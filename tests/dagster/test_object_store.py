@@ -150,6 +150,7 @@ def test_workers_and_shards_leave_the_same_evidence(server: Server, tmp_path: Pa
     assert contents[0] == contents[1] == contents[2]
 
 
+@pytest.mark.slow
 def test_an_asset_of_the_users_own_is_stored_beside_the_tables(server: Server, tmp_path: Path) -> None:
     root = till(tmp_path / "till", server.url())
     options: dict[str, Any] = {
@@ -317,6 +318,7 @@ def test_a_store_that_goes_away_is_one_line_and_what_was_put_is_kept(server: Ser
 # Errors
 
 
+@pytest.mark.slow
 def test_a_bucket_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     root = till(tmp_path / "till", "s3://no-such-bucket/till")
     done = oloproof(root, "run")
@@ -326,6 +328,7 @@ def test_a_bucket_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     assert "does not exist" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_server_that_cannot_be_reached_is_not_taken_for_one_without_evidence(tmp_path: Path) -> None:
     root = till(tmp_path / "till", "s3://evidence/till")
     with pytest.MonkeyPatch.context() as patch:
@@ -520,6 +523,7 @@ def test_a_version_is_held_by_one_run_at_a_time_and_a_killed_one_lets_go_at_once
         pass
 
 
+@pytest.mark.slow
 def test_a_second_run_refuses_and_says_who_is_at_it(server: Server, tmp_path: Path) -> None:
     root = till(tmp_path / "till", server.url())
     with Evidence(str(load_project(root).suite.store)).held("v1"):
@@ -600,6 +604,7 @@ def test_a_lock_that_was_removed_or_is_another_ones_is_lost(server: Server) -> N
     assert evidence.store.read("v1/.lock.json") is None
 
 
+@pytest.mark.slow
 def test_a_lock_is_renewed_as_long_as_its_holder_lives(server: Server) -> None:
     url, seconds = server.url(), 0.8
     lock = ObjectLock(Objects(url), "v1/.lock.json", seconds=seconds)
@@ -629,6 +634,7 @@ class LostAnswers(Objects):
         return super().replace(name, data, tag)
 
 
+@pytest.mark.slow
 def test_a_holder_whose_put_was_answered_to_nobody_knows_its_own_lock(server: Server) -> None:
     url, seconds = server.url(), 0.8
     for _ in range(2):
@@ -693,6 +699,7 @@ STEPS = st.lists(
 
 @settings(max_examples=25)
 @given(STEPS)
+@pytest.mark.slow
 def test_stores_agree(tmp_path_factory: pytest.TempPathFactory, cloud: Server, steps: list[Any]) -> None:
     model: dict[str, bytes] = {}
     every = stores(cloud, tmp_path_factory.mktemp("store"))
@@ -733,6 +740,7 @@ def test_stores_agree(tmp_path_factory: pytest.TempPathFactory, cloud: Server, s
 
 @settings(max_examples=20)
 @given(st.lists(st.lists(st.tuples(st.sampled_from("abcd"), st.text(max_size=5)), max_size=5), max_size=4))
+@pytest.mark.slow
 def test_parts_agree(tmp_path_factory: pytest.TempPathFactory, cloud: Server, writers: list[Any]) -> None:
     model: dict[str, str] = {}
     every = stores(cloud, tmp_path_factory.mktemp("parts"))
@@ -751,6 +759,7 @@ def test_parts_agree(tmp_path_factory: pytest.TempPathFactory, cloud: Server, wr
         assert len(store.names("v1/parts")) == sum(map(bool, writers))
 
 
+@pytest.mark.slow
 def test_holds_agree(cloud: Server, tmp_path: Path) -> None:
     for store in stores(cloud, tmp_path):
         with store.held("v1"), store.held("v2"):
@@ -804,6 +813,7 @@ def parts_of_a_bucket_that_is_gone() -> ResumeLog:
     return parts
 
 
+@pytest.mark.slow
 def test_a_put_that_fails_is_an_error_of_the_next_record_or_of_the_end() -> None:
     with (
         pytest.raises(EvidenceError, match="cannot write evidence to s3://"),

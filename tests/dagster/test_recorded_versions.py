@@ -84,6 +84,7 @@ def test_an_instance_that_never_saw_the_version_takes_what_is_recorded_too(ran: 
 
 
 @pytest.mark.parametrize("shards", [1, 2])
+@pytest.mark.slow
 def test_runs_over_all_versions_turn_nothing_red_that_was_not(tmp_path: Path, shards: int) -> None:
     suite = {**DECLARED, "sandbox": {"shards": shards}}
     root = write_project(tmp_path, app=COUNTED_TILL, suite=suite, release=rules(NO_FAILURE))

@@ -88,6 +88,7 @@ def test_a_file_that_the_agent_imports_counts_as_the_agent(tmp_path: Path) -> No
     ],
     ids=["slashes", "letter case", "200 characters", "NFC and NFD", "specials"],
 )
+@pytest.mark.slow
 def test_versions_that_look_alike_to_a_file_system_are_kept_apart(tmp_path: Path, versions: list[str]) -> None:
     root = write_project(tmp_path / "project", cases=[case(1)], app=COUNTED_TILL, release=rules(NO_FAILURE))
     with home(root) as till:

@@ -509,6 +509,7 @@ def flips(path: Path, places: range) -> Iterator[int]:
     path.write_bytes(whole)
 
 
+@pytest.mark.slow
 def test_no_bit_of_a_small_table_turned_over_changes_what_it_says_and_in_the_footer_each_is_noticed(
     tmp_path: Path,
 ) -> None:

@@ -214,6 +214,7 @@ HANDLES = """
         for name, each in CTRL_C.items()
     ],
 )
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_at_once_and_says_how_to_resume(
     tmp_path: Path, workers: int, timeout_s: float | None, way: str
 ) -> None:
@@ -339,6 +340,7 @@ def instance_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
         yield made
 
 
+@pytest.mark.slow
 def test_a_run_is_refused_where_the_instance_would_let_others_use_its_sandbox(
     tmp_path: Path, instance_with: Callable[[str], dg.DagsterInstance]
 ) -> None:

@@ -280,6 +280,7 @@ def test_a_read_only_store_is_one_line_and_loses_nothing(tmp_path: Path) -> None
         assert progress(root) == (20, 40)
 
 
+@pytest.mark.slow
 def test_a_read_only_project_is_one_line(tmp_path: Path) -> None:
     root = written(tmp_path, 20, app=COUNTED_TILL)
     with mounted(root / ".oloproof", "100m") as remount:

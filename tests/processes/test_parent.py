@@ -93,18 +93,21 @@ def test_a_system_that_ends_the_process_once_the_run_is_over_leaves_the_gates_ex
 
 @pytest.mark.parametrize("command", ["run", pytest.param("check", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("doing", AT_ONCE.values(), ids=AT_ONCE)
+@pytest.mark.slow
 def test_a_system_that_ends_the_process_in_a_case_never_ends_it_green(tmp_path: Path, doing: str, command: str) -> None:
     done = run(till(tmp_path, doing), command=command)
     assert (done.returncode, done.stdout) == (70, "")
     assert done.stderr == f"oloproof: the project's code ended the process with exit code 0; {KEPT}\n"
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_is_said_with_its_signal(tmp_path: Path) -> None:
     done = run(till(tmp_path, "import os; os.kill(os.getpid(), 9)"))
     assert (done.returncode, done.stdout) == (70, "")
     assert done.stderr == f"oloproof: the project's code ended the process by SIGKILL; {KEPT}\n"
 
 
+@pytest.mark.slow
 def test_code_of_the_project_that_leaves_while_it_is_loaded_never_ends_a_run_green(tmp_path: Path) -> None:
     root = write_project(tmp_path, release=rules(NO_FAILURE), files={"definitions.py": "raise SystemExit(0)\n"})
     done = run(root)
@@ -244,6 +247,7 @@ def shown(near: int) -> str:
     return found.decode()
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_terminal_ends_the_run_with_one_line(tmp_path: Path) -> None:
     with in_a_terminal(till(tmp_path, SLEEPS)) as (process, near):
         os.write(near, b"\x03")
@@ -270,6 +274,7 @@ def test_a_system_that_reads_from_the_terminal_finds_it_at_its_end(tmp_path: Pat
     assert "at its end" in text
 
 
+@pytest.mark.slow
 def test_nothing_but_the_document_reaches_stdout(tmp_path: Path) -> None:
     doing = """
 import os, subprocess, sys

@@ -110,6 +110,7 @@ def till(tmp_path: Path) -> Iterator[Home]:
 
 
 @pytest.mark.parametrize(("shards", "workers"), [(2, 2), (5, 1)])
+@pytest.mark.slow
 def test_evidence_and_what_is_said_of_it_are_equal_however_a_run_is_spread(
     whole: tuple[Home, Result], tmp_path: Path, shards: int, workers: int
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_cluster_is_in_one_shard_and_the_system_is_told_which(till: Home) -> N
     assert set().union(*shards.values()) == {"0", "1", "2"}
 
 
+@pytest.mark.slow
 def test_a_reused_stage_has_no_shard_and_its_tables_stay_as_they_are(till: Home) -> None:
     first = till.run()
     tables = [evidence_of(load_project(till.root)).path(table, "v1") for table in RECORDED]
@@ -250,6 +252,7 @@ def test_a_failed_shard_is_executed_again_alone(till: Home, whole: tuple[Home, R
     assert not told(till.root)
 
 
+@pytest.mark.slow
 def test_an_ordinary_run_after_a_failed_one_executes_what_is_missing(till: Home, whole: tuple[Home, Result]) -> None:
     failed(till)
     before = till.noted()

@@ -161,6 +161,7 @@ def test_what_never_returns_ends_within_a_second_of_the_limit(tmp_path: Path, wa
     assert late.outcome.duration_ms < (LIMIT + 1) * 1000
 
 
+@pytest.mark.slow
 def test_a_timeout_is_evidence_and_the_run_goes_on(tmp_path: Path) -> None:
     engine = engine_with(tmp_path, 1, LIMIT, trials=1)
     cases = [agent_case("a", "pay"), agent_case("b", "pay", never_returns=True), agent_case("c", "pay")]
@@ -184,6 +185,7 @@ def json_suite(root: Path) -> dict[str, Any]:
     return {key: json.loads(value) for key, _, value in (line.partition(": ") for line in lines)}
 
 
+@pytest.mark.slow
 def test_waiting_for_the_sandbox_does_not_count_against_the_limit(tmp_path: Path) -> None:
     root = written(tmp_path, timeout_s=1.5)
     told = outcomes(root, *(call(number, "g", call=["sleep", 0.4]) for number in range(5)))
@@ -250,6 +252,7 @@ TORN = 12
 """How many workers are killed in the middle of anything."""
 
 
+@pytest.mark.slow
 def test_a_worker_killed_at_any_moment_costs_at_most_its_case_and_never_the_run(tmp_path: Path) -> None:
     root = written(tmp_path, workers=2)
     dice, over = random.Random(7), threading.Event()
@@ -429,6 +432,7 @@ defs = build_definitions(here, sandbox=OwnSandbox(project_dir=here, prices=price
 """
 
 
+@pytest.mark.slow
 def test_a_resource_of_the_projects_own_makes_the_system_in_every_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -498,6 +502,7 @@ with dg.DagsterInstance.ephemeral() as instance:
 
 
 @pytest.mark.parametrize("resource", [pytest.param("none", marks=pytest.mark.slow), "own"])
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_runs_once_and_its_own_classes_are_refused(tmp_path: Path, resource: str) -> None:
     root = written(tmp_path, timeout_s=60)
     (root / "script.py").write_text(SCRIPT)
@@ -546,6 +551,7 @@ Engine(Path(sys.argv[1])).execute()
 """
 
 
+@pytest.mark.slow
 def test_a_finished_call_is_recorded_before_its_worker_is_given_another(tmp_path: Path) -> None:
     cases = [{"id": f"c{n}", "input": {"call": ["sleep", 0.05]}, "initial_state": {}} for n in range(60)]
     suite = {"system": SYSTEM, "sandbox": {"workers": 3}, "evaluators": [{"type": "exact_match"}]}
