@@ -8,11 +8,12 @@ from rich.text import Text
 from oloproof_dagster.cli.console import STATUSES, heading, shown, table
 from oloproof_dagster.cli.listing import plain
 from oloproof_dagster.cli.lookalikes import apart
-from oloproof_dagster.cli.replay_view import MEANINGS, labelled, print_replay, steps
+from oloproof_dagster.cli.replay_view import labelled, print_replay, steps
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.project.evaluator_keys import Declaration
 from oloproof_dagster.records.changed_texts import changed_texts
 from oloproof_dagster.records.paths import show_path
+from oloproof_dagster.records.reasons import meaning_of
 from oloproof_dagster.records.tables import VerdictRow
 from oloproof_dagster.report.list_changes import Row, aligned
 from oloproof_dagster.report.panels import CasePanel, compared
@@ -130,7 +131,7 @@ def _print_verdicts(console: Console, panel: CasePanel) -> None:
     for row in panel.verdicts:
         if row.status == "not_applicable" and row.reason in _NOT_WORTH_A_ROW:
             continue
-        why = [MEANINGS.get(row.reason or "", row.reason or ""), "" if row.detail == error else row.detail or ""]
+        why = [meaning_of(row.reason), "" if row.detail == error else row.detail or ""]
         if row.status == "failed" and not any(why):
             why = [_differing(row)]
         if row.exposed is False:

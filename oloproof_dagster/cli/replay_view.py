@@ -7,12 +7,10 @@ from rich.text import Text
 from oloproof_dagster.as_data import on_a_terminal
 from oloproof_dagster.cli.console import heading, shown, table
 from oloproof_dagster.cli.listing import Hanging, Listing, plain
-from oloproof_dagster.records.reasons import VerdictReason
+from oloproof_dagster.records.reasons import meaning_of
 from oloproof_dagster.records.tables import ReplayRow
 from oloproof_dagster.records.trajectory import AgentStep, AgentTrajectory, from_text
 from oloproof_dagster.report.panels import CasePanel
-
-MEANINGS = {reason.value: reason.meaning for reason in VerdictReason}
 
 STEPS_SHOWN = 20
 """How many steps stand at each end of a recording that is not shown in full."""
@@ -32,7 +30,7 @@ def print_replay(console: Console, panel: CasePanel, replay: ReplayRow, *, full:
     if replay.kind == "fault":
         _print_fault(console, panel, replay, full)
     elif replay.discarded:
-        what = ("control replay from ", "dim"), plain(replay.checkpoint_id), f": {MEANINGS[replay.discarded]}"
+        what = ("control replay from ", "dim"), plain(replay.checkpoint_id), f": {meaning_of(replay.discarded)}"
         console.print(Text.assemble(*what))
         if replay.error:
             console.print(labelled("", replay.error))
@@ -51,7 +49,7 @@ def _print_fault(console: Console, panel: CasePanel, replay: ReplayRow, full: bo
     heading(console, f"Fault {replay.fault} at step {replay.step_index}")
     console.print(Hanging(Text.assemble(("replayed from ", "dim"), plain(replay.checkpoint_id))))
     if replay.discarded:
-        console.print(Text(f"discarded: {MEANINGS[replay.discarded]}", "yellow"))
+        console.print(Text(f"discarded: {meaning_of(replay.discarded)}", "yellow"))
         if replay.error:
             console.print(labelled("", replay.error))
     recording = panel.execution.trajectory if panel.execution else None

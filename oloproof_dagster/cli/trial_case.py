@@ -11,8 +11,8 @@ from oloproof_dagster.execution.replay import Recording, Source, replay_all
 from oloproof_dagster.execution.sandboxes import Sandboxes, submit_with_retries
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.comparison import EXACT
-from oloproof_dagster.records.keys import Identity, replay_key
-from oloproof_dagster.records.reasons import VerdictReason
+from oloproof_dagster.records.keys import Identity
+from oloproof_dagster.records.reasons import VerdictReason, meaning_of
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.schema import json_text
 from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow
@@ -20,8 +20,6 @@ from oloproof_dagster.records.trajectory import AgentCheckpoint
 from oloproof_dagster.system.calls import Call, Outcome
 from oloproof_dagster.system.reset_check import Difference, differing
 from oloproof_dagster.workers.session import Session
-
-MEANINGS = {reason.value: reason.meaning for reason in VerdictReason}
 
 SHOWN_OTHERWISE = {
     VerdictReason.EXECUTION_ERROR,
@@ -95,14 +93,10 @@ class TrialCase:
         Raises:
             ConfigError: a python check cannot be imported.
         """
-        by_key = {row.replay_key: row for row in replays}
+        by_key: dict[str | None, ReplayRow] = {row.replay_key: row for row in replays}
 
         def find(evidence: CaseEvidence, checkpoint: AgentCheckpoint, change: ReplayChange) -> ReplayRow | None:
-            digest = evidence.trajectory_digest
-            if digest is None:
-                return None
-            trial = 0 if evidence.trajectory is not None and evidence.trajectory.answers else None
-            return by_key.get(replay_key(self._identity, self.case, digest, checkpoint, change, trial=trial))
+            return by_key.get(evidence.replay_key(self._identity, checkpoint, change))
 
         case_id = self.case.case_id
         output, recording = json_text(outcome.output), json_text(outcome.trajectory)
@@ -113,8 +107,7 @@ class TrialCase:
         for criterion in criteria(self.project):
             verdict = criterion.verdict(evidence)
             if verdict.status == "missing" and verdict.reason not in SHOWN_OTHERWISE:
-                meaning = MEANINGS.get(verdict.reason or "", verdict.reason or "")
-                yield criterion.name, ": ".join(filter(None, (meaning, verdict.detail)))
+                yield criterion.name, ": ".join(filter(None, (meaning_of(verdict.reason), verdict.detail)))
 
     def _outcome(self, call: Call) -> Outcome:
         sandboxes, outcomes = self._sandboxes, list[Outcome]()

@@ -21,7 +21,7 @@ from oloproof_dagster.decision.planning import (
 from oloproof_dagster.decision.spacing import PASSED, Cluster
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.project.release_yaml import Rule, State
-from oloproof_dagster.records.reasons import DecisionReason, VerdictReason
+from oloproof_dagster.records.reasons import DecisionReason, meaning_of
 from oloproof_dagster.records.tables import MetricRow
 from oloproof_dagster.wording import outwards, shortened
 
@@ -30,8 +30,6 @@ LOOKS = (
     " L looks want a confidence_level of 1 - (1 - confidence_level)/L."
 )
 """What stands once under advice that names numbers of cases."""
-
-_MEANINGS = {reason.value: reason.meaning for reason in VerdictReason}
 
 
 def advice(
@@ -218,5 +216,6 @@ def _most(counts_text: str) -> str:
     """All reasons with their counts, most frequent first, and what the first one means."""
     counts = Counter(parse_canonical(counts_text)).most_common()
     listed = ", ".join(f"{reason} ({count})" for reason, count in counts)
-    meaning = _MEANINGS.get(counts[0][0])
-    return f"{listed}: {meaning}" if meaning else listed
+    most = counts[0][0]
+    meaning = meaning_of(most)
+    return listed if meaning == most else f"{listed}: {meaning}"

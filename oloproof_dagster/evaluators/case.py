@@ -6,6 +6,7 @@ from typing import Any
 
 from oloproof_dagster.digests import parse_canonical
 from oloproof_dagster.records.changed_texts import ChangedText, as_source, changed_texts, holds
+from oloproof_dagster.records.keys import Identity, replay_key
 from oloproof_dagster.records.paths import ABSENT
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow
@@ -14,6 +15,7 @@ from oloproof_dagster.records.trajectory import (
     AgentTrajectory,
     AgentUsage,
     digest_without_latency,
+    drawn_trial,
     from_text,
 )
 
@@ -119,6 +121,13 @@ class CaseEvidence:
     def trajectory_digest(self) -> str | None:
         """What replay keys take of the recording."""
         return None if self.trajectory_text is None else digest_without_latency(self.trajectory_text)
+
+    def replay_key(self, identity: Identity, checkpoint: AgentCheckpoint, change: ReplayChange) -> str | None:
+        """The key that a replay of this case's recording is kept under; None where nothing was recorded."""
+        recording, digest = self.trajectory, self.trajectory_digest
+        if recording is None or digest is None:
+            return None
+        return replay_key(identity, self.case, digest, checkpoint, change, trial=drawn_trial(recording, self.trial))
 
     def replay(self, checkpoint: AgentCheckpoint, change: ReplayChange) -> ReplayRow | None:
         """The replay recorded for this case's recording, or None."""

@@ -9,7 +9,7 @@ from oloproof_dagster.evaluators.unseen_paths import UnseenPaths
 from oloproof_dagster.evaluators.volatile import Volatile
 from oloproof_dagster.evidence.parquet import Index, Stored
 from oloproof_dagster.project.project import Project
-from oloproof_dagster.records.keys import execution_key, identity_of, replay_key
+from oloproof_dagster.records.keys import execution_key, identity_of
 from oloproof_dagster.records.reasons import VerdictReason
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
@@ -110,8 +110,5 @@ class Judgment:
     def _find_replay(
         self, evidence: CaseEvidence, checkpoint: AgentCheckpoint, change: ReplayChange
     ) -> ReplayRow | None:
-        recorded = evidence.trajectory_digest
-        if recorded is None or self._identity is None:
-            return None
-        trial = evidence.trial if evidence.trajectory is not None and evidence.trajectory.answers else None
-        return self._replays.get(replay_key(self._identity, evidence.case, recorded, checkpoint, change, trial=trial))
+        key = None if self._identity is None else evidence.replay_key(self._identity, checkpoint, change)
+        return None if key is None else self._replays.get(key)

@@ -33,6 +33,7 @@ from oloproof_dagster.records.trajectory import (
     AgentTrajectory,
     checkpoint_in_order,
     digest_without_latency,
+    drawn_trial,
     from_text,
     splice,
     valid_text,
@@ -86,7 +87,7 @@ class Recording:
     @property
     def drawn_trial(self) -> int | None:
         """The trial where what follows a fault is a draw of its own: where the model's answers are recorded."""
-        return self.trial if '"answers"' in self.text and self.trajectory.answers else None
+        return drawn_trial(self.trajectory, self.trial) if '"answers"' in self.text else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,14 @@ class VerdictReason(_Reason):
     RECOVERED = "recovered", "after the fault the agent still ended in success"
 
 
+_VERDICT_MEANINGS = {reason.value: reason.meaning for reason in VerdictReason}
+
+
+def meaning_of(code: str | None) -> str:
+    """The sentence of a verdict's reason code; a python check's own word is its sentence."""
+    return _VERDICT_MEANINGS.get(code or "", code or "")
+
+
 class DecisionReason(_Reason):
     """Why a rule was decided as it was."""
 

@@ -135,6 +135,11 @@ def why_malformed(error: BaseException) -> str:
     return f"{error.title}{'.' + place if place else ''}: {message}"
 
 
+def drawn_trial(recording: AgentTrajectory, trial: int) -> int | None:
+    """The trial where what follows a fault is a draw of its own, as the model's answers are recorded; else None."""
+    return trial if recording.answers else None
+
+
 def recorded_text(trajectory: Any) -> str:
     """The JSON text of a trajectory in its own order: a copy that no later change of its arguments reaches.
 

@@ -10,7 +10,7 @@ from oloproof_dagster.evidence.parquet import Index, Stored
 from oloproof_dagster.records.keys import Identity, execution_key, identity_of, replay_key
 from oloproof_dagster.records.replay_change import ReplayChange
 from oloproof_dagster.records.tables import ExecutionRow, ReplayRow, StateRow, SuiteRow, VerdictRow
-from oloproof_dagster.records.trajectory import digest_without_latency, from_text
+from oloproof_dagster.records.trajectory import digest_without_latency, drawn_trial, from_text
 
 FindTable = Callable[[str], Stored[Any]]
 
@@ -86,7 +86,7 @@ def _own(
     digest = digest_without_latency(execution.trajectory)
     recording = from_text(execution.trajectory)
     checkpoints = {each.checkpoint_id: each for each in recording.checkpoints}
-    trial = execution.trial if recording.answers else None
+    trial = drawn_trial(recording, execution.trial)
 
     def key(row: ReplayRow) -> str | None:
         kind = "inject_fault" if row.fault else "resume"
