@@ -75,11 +75,6 @@ def json_of_json(value: Any) -> str:
     return text
 
 
-def canonical_copy(value: Any) -> tuple[str, Any]:
-    """The canonical text of a value and a deep copy read back from that text."""
-    return _checked(value, dump)
-
-
 def canonical_of(text: str) -> str:
     """The canonical text of a JSON text that is in some other order."""
     return dump(parse_canonical(text))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Any
 
-from oloproof_dagster.digests import dump, json_in_order, sha256
+from oloproof_dagster.digests import dump, dump_in_order, sha256
 from oloproof_dagster.records.comparison import Comparison
 from oloproof_dagster.records.paths import ABSENT, Path, show_path
 
@@ -50,7 +50,7 @@ class Compared:
         if self.n_differing is not None:
             row["n_differing"] = self.n_differing
         for name, side in shown.items():
-            if isinstance(side, str | dict | list) and len(text := json_in_order(side)) > MOST_CHARACTERS:
+            if isinstance(side, str | dict | list) and len(text := dump_in_order(side)) > MOST_CHARACTERS:
                 row |= {name: text[:MOST_CHARACTERS], "cut": True, f"{name}_digest": value_digest(side)}
         return row
 

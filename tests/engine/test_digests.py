@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from oloproof_dagster.digests import (
     MOST_LEVELS,
-    canonical_copy,
     canonical_json,
     canonical_of,
+    copy_in_order,
     digest,
     digest_of_text,
     dump,
@@ -107,7 +107,7 @@ def test_a_text_in_order_keeps_the_order_of_keys_and_has_the_canonical_text_of_t
 
 def test_the_copy_shares_nothing_with_the_value() -> None:
     value = {"orders": [{"id": 1}]}
-    text, copy = canonical_copy(value)
+    text, copy = copy_in_order(value)
     value["orders"][0]["id"] = 2
     assert copy == {"orders": [{"id": 1}]}
     assert text == '{"orders":[{"id":1}]}'
