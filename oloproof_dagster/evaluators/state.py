@@ -10,7 +10,7 @@ from oloproof_dagster.evaluators.volatile import NOTHING_VOLATILE, Volatile
 from oloproof_dagster.project.evaluator_keys import StateMatches, StateUnchanged
 from oloproof_dagster.records.compared import compare_at
 from oloproof_dagster.records.comparison import Comparison
-from oloproof_dagster.records.patches import patched
+from oloproof_dagster.records.patches import expected_state, state_patch
 from oloproof_dagster.records.paths import ABSENT, Path, lookup, matching, parse_path, show_path
 from oloproof_dagster.records.reasons import VerdictReason
 
@@ -37,21 +37,14 @@ class StateMatchesEvaluator:
 
     def is_patched(self, evidence: CaseEvidence) -> bool:
         """Whether the expected state is the initial one with the case's changes, and no others."""
-        return self._patch(evidence) is not ABSENT
+        return state_patch(evidence.expected, self._field) is not ABSENT
 
     def expected(self, evidence: CaseEvidence) -> Any:
         """The state that the case expects, or ABSENT: the declared one, or the initial one with the case's patch.
 
         A copy expects what its source does, also where its world was changed.
         """
-        patch, initial = self._patch(evidence), evidence.initial_as_source
-        if patch is ABSENT or initial is ABSENT:
-            return lookup(evidence.expected, self._field)
-        return patched(initial, patch)
-
-    def _patch(self, evidence: CaseEvidence) -> Any:
-        """The case's `expected.state_patch`, where that takes the place of what is compared with; else ABSENT."""
-        return lookup(evidence.expected, ("state_patch",)) if self._field == ("state",) else ABSENT
+        return expected_state(evidence.expected, self._field, evidence.initial_as_source)
 
     def _on(self, exact: bool, initial: Any, expected: Any, state: Any) -> tuple[Comparison, Any, Any]:
         """How states are compared. A patch says what changes and that nothing else does (`exact`)."""

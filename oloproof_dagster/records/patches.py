@@ -6,7 +6,7 @@ Nothing is changed in place; what a patch does not touch is shared by both value
 from typing import Any
 
 from oloproof_dagster.records.comparison import json_equal
-from oloproof_dagster.records.paths import Path, parse_path
+from oloproof_dagster.records.paths import ABSENT, Path, lookup, parse_path
 
 _MEMBERS = {
     "add": ("value",),
@@ -39,6 +39,30 @@ def patched(value: Any, patch: Any) -> Any:
         except ValueError as error:
             raise ValueError(f"operation {position}: {error}") from None
     return value
+
+
+def state_patch(expected: Any, field: Path) -> Any:
+    """A case's `expected.state_patch`, where it takes the place of the field that is compared with; else ABSENT."""
+    return lookup(expected, ("state_patch",)) if field == ("state",) else ABSENT
+
+
+def expected_state(expected: Any, field: Path, initial: Any) -> Any:
+    """The state that a case expects, or ABSENT: the declared one, or its initial one with the case's patch."""
+    patch = state_patch(expected, field)
+    return lookup(expected, field) if patch is ABSENT or initial is ABSENT else patched(initial, patch)
+
+
+def replaced(value: Any, path: Path, new: Any) -> Any:
+    """The value with another one in place of what stands at a path.
+
+    Raises:
+        ValueError: the path leads nowhere.
+    """
+    if not path:
+        return new
+    key, copy = _key(value, path[0]), value.copy()
+    copy[key] = replaced(value[key], path[1:], new)
+    return copy
 
 
 def _merged(value: Any, patch: Any) -> Any:
@@ -74,7 +98,7 @@ def _operated(value: Any, operation: Any) -> Any:
         raise ValueError(f"{operation['path']} is not what `test` says")
     if op == "remove":
         return _removed(value, path)
-    return value if op == "test" else _replaced(value, path, operation["value"])
+    return value if op == "test" else replaced(value, path, operation["value"])
 
 
 def _pointer(text: Any) -> Path:
@@ -101,20 +125,12 @@ def _key(value: Any, part: str, *, beyond: bool = False) -> Any:
     raise ValueError(f"there is no {part!r} where the path leads")
 
 
-def _replaced(value: Any, path: Path, new: Any) -> Any:
-    if not path:
-        return new
-    key, copy = _key(value, path[0]), value.copy()
-    copy[key] = _replaced(value[key], path[1:], new)
-    return copy
-
-
 def _added(value: Any, path: Path, new: Any) -> Any:
     if not path:
         return new
     if len(path) > 1:
         key = _key(value, path[0])
-        return _replaced(value, path[:1], _added(value[key], path[1:], new))
+        return replaced(value, path[:1], _added(value[key], path[1:], new))
     key, copy = _key(value, path[0], beyond=True), value.copy()
     if isinstance(copy, list):
         copy.insert(key, new)

@@ -9,7 +9,7 @@ from typing import Any
 
 from oloproof_dagster.digests import dump, parse_canonical
 from oloproof_dagster.project.evaluator_keys import Declaration, StateMatches, StateUnchanged
-from oloproof_dagster.records.patches import patched
+from oloproof_dagster.records.patches import expected_state
 from oloproof_dagster.records.paths import ABSENT, Path, lookup, parse_path, show_path
 from oloproof_dagster.report.panels import CasePanel
 
@@ -41,10 +41,7 @@ def _sides(panel: CasePanel, declared: Declaration | None) -> tuple[Any, Any] | 
     if isinstance(declared, StateUnchanged):
         expected = initial
     elif isinstance(declared, StateMatches):
-        wanted = parse_canonical(panel.case.expected)
-        patch = lookup(wanted, ("state_patch",)) if declared.expected_field == "state" else ABSENT
-        by_patch = patch is not ABSENT and initial is not ABSENT
-        expected = patched(initial, patch) if by_patch else lookup(wanted, parse_path(declared.expected_field))
+        expected = expected_state(parse_canonical(panel.case.expected), parse_path(declared.expected_field), initial)
     return None if expected is ABSENT else (expected, parse_canonical(panel.state.state))
 
 

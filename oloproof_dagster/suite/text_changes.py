@@ -8,6 +8,7 @@ from oloproof_dagster.errors import ConfigError
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.project.transform_keys import TransformDeclaration
 from oloproof_dagster.records.changed_texts import ChangedText
+from oloproof_dagster.records.patches import replaced
 from oloproof_dagster.records.paths import ABSENT, Path, lookup, parse_path, places, show_path
 from oloproof_dagster.records.tables import CaseRow
 from oloproof_dagster.suite.rewriting import Rewriter, Rewrites, function_of
@@ -125,14 +126,5 @@ def with_texts(value: Any, changes: Sequence[ChangedText]) -> Any:
     """The value with each changed text in its place; only the containers on the way are copied, keys keep their
     order."""
     for change in changes:
-        value = _with(value, change.path, change.text)
+        value = replaced(value, change.path, change.text)
     return value
-
-
-def _with(value: Any, path: Path, text: str) -> Any:
-    if not path:
-        return text
-    if isinstance(value, dict):
-        return value | {path[0]: _with(value[path[0]], path[1:], text)}
-    position = int(path[0])
-    return [*value[:position], _with(value[position], path[1:], text), *value[position + 1 :]]
