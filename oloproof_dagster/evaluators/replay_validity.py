@@ -28,21 +28,15 @@ class Target:
 
 
 def target(recording: AgentTrajectory, declared: FaultRecovery) -> Target | VerdictReason:
-    """Where a fault goes in a recording, or the reason why it goes nowhere.
-
-    The checkpoint is the latest one strictly before the call; of several at one step, the one recorded last.
-    """
-    calls = [step for step in recording.calls if step.tool_name == declared.tool]
-    if len(calls) < declared.occurrence:
+    """Where a fault goes in a recording, or the reason why it goes nowhere."""
+    call = recording.call(declared.tool, declared.occurrence)
+    if call is None:
         if recording.truncated:
             return VerdictReason.TRAJECTORY_TRUNCATED
         return VerdictReason.FAULT_TARGET_NOT_CALLED
-    call = calls[declared.occurrence - 1]
-    before = [checkpoint for checkpoint in recording.checkpoints if (checkpoint.step_index or 0) < call.index]
-    if not before:
+    checkpoint = recording.checkpoint_before(call.index)
+    if checkpoint is None:
         return VerdictReason.NO_CHECKPOINT_RECORDED
-    latest = max(checkpoint.step_index or 0 for checkpoint in before)
-    checkpoint = [each for each in before if (each.step_index or 0) == latest][-1]
     return Target(call, checkpoint, ReplayChange("inject_fault", call.index, declared.fault, declared.delivery))
 
 

@@ -116,6 +116,16 @@ class AgentTrajectory(_Record):
         """The tool calls, in order."""
         return tuple(step for step in self.steps if step.kind == "tool_call")
 
+    def call(self, tool: str, occurrence: int) -> AgentStep | None:
+        """The call of a tool that is its `occurrence`-th, from 1; None where there are fewer."""
+        calls = [step for step in self.calls if step.tool_name == tool]
+        return calls[occurrence - 1] if len(calls) >= occurrence else None
+
+    def checkpoint_before(self, index: int) -> AgentCheckpoint | None:
+        """The latest checkpoint strictly before a step; of several at one step, the one recorded last."""
+        before = [checkpoint for checkpoint in self.checkpoints if (checkpoint.step_index or 0) < index]
+        return max(reversed(before), key=lambda checkpoint: checkpoint.step_index or 0, default=None)
+
 
 _MODELS = {"AgentTrajectory", "AgentStep", "AgentConstraintCheck", "AgentCheckpoint", "AgentAnswer", "AgentUsage"}
 

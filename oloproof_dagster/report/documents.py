@@ -125,12 +125,13 @@ def _replays(panel: CasePanel, declared: Sequence[FaultRecovery]) -> Iterator[di
         return
     recording, diverged = from_text(panel.execution.trajectory), {row.criterion: row.diverged for row in panel.verdicts}
     for each in declared:
-        calls = [step for step in recording.calls if step.tool_name == each.tool]
-        if len(calls) < each.occurrence:
+        call = recording.call(each.tool, each.occurrence)
+        checkpoint = None if call is None else recording.checkpoint_before(call.index)
+        if call is None or checkpoint is None:
             continue
-        index = calls[each.occurrence - 1].index
-        fault = next((row for row in panel.replays if _is_fault(row, each, index)), None)
-        control = _control(panel.replays, fault, index)
+        made = [row for row in panel.replays if row.checkpoint_id == checkpoint.checkpoint_id]
+        control = next((row for row in made if row.kind == "control"), None)
+        fault = next((row for row in made if _is_fault(row, each, call.index)), None)
         if control is not None:
             difference = diverged.get(each.name)
             yield {
@@ -144,14 +145,6 @@ def _replays(panel: CasePanel, declared: Sequence[FaultRecovery]) -> Iterator[di
 def _is_fault(row: ReplayRow, declared: FaultRecovery, index: int) -> bool:
     aim = (declared.fault, index, declared.delivery)
     return (row.fault, row.step_index, row.delivery or "result") == aim
-
-
-def _control(replays: Sequence[ReplayRow], fault: ReplayRow | None, index: int) -> ReplayRow | None:
-    """The control of a fault replay; where the fault was not made, the one that starts last before the call."""
-    controls = [row for row in replays if row.kind == "control" and row.prefix_steps < index]
-    if fault is not None:
-        return next((row for row in controls if row.checkpoint_id == fault.checkpoint_id), None)
-    return max(controls, key=lambda row: row.prefix_steps, default=None)
 
 
 def _decision(row: DecisionRow) -> dict[str, Any]:
