@@ -1,6 +1,7 @@
 """The case panel in the terminal: verdicts first, then input and output, compared paths, replays and the recording."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -68,8 +69,11 @@ def print_panel(
     _print_execution(console, panel, full)
     for row in panel.verdicts:
         before = "source" if panel.source and row.criterion.startswith("same_") else "expected"
-        leaves = aligned(_leaves(row), panel, (declared or {}).get(row.criterion))
-        _print_compared(console, row, leaves, before, full=full)
+        found = compared(row)
+        leaves = aligned(_leaves(found, row.status), panel, (declared or {}).get(row.criterion))
+        if leaves:
+            heading(console, row.criterion)
+            _print_compared(console, leaves, before, _n_not_kept(found), full=full)
     for replay in panel.replays:
         print_replay(console, panel, replay, full=full)
     if panel.execution is not None and panel.execution.trajectory is not None:
@@ -154,17 +158,18 @@ def _differing(row: VerdictRow) -> str:
     return ", ".join(named[:PATHS_SHOWN]) + more + " differs"
 
 
-def _leaves(verdict: VerdictRow) -> list[Row]:
+def _leaves(found: list[dict[str, Any]], status: str) -> list[Row]:
     """The compared paths; of a whole value that differs, its differing leaves stand for it."""
-    found = compared(verdict)
     leaves: list[Row] = [row for row in found if row["path"] != "$"]
-    return [*found] if not leaves and verdict.status != "passed" else leaves
+    return [*found] if not leaves and status != "passed" else leaves
 
 
-def _print_compared(console: Console, verdict: VerdictRow, leaves: list[Row], before: str, *, full: bool) -> None:
-    if not leaves:
-        return
-    heading(console, verdict.criterion)
+def _n_not_kept(found: list[dict[str, Any]]) -> int:
+    """How many differing leaves of a whole value were counted and not kept."""
+    return max(0, (found[0].get("n_differing") or 0) - (len(found) - 1))
+
+
+def _print_compared(console: Console, leaves: list[Row], before: str, n_not_kept: int, *, full: bool) -> None:
     rows = table("  path", before, "actual", "")
     printed = leaves if full else sorted(leaves, key=lambda row: row["matches"])[:PATHS_SHOWN]
     for row in printed:
@@ -174,12 +179,10 @@ def _print_compared(console: Console, verdict: VerdictRow, leaves: list[Row], be
         rows.add_row(plain(f"  {row['path']}"), expected, Text() if hides_actual else actual, same)
     console.print(rows)
     n_more = len(leaves) - len(printed)
-    found = compared(verdict)
-    n_beyond = (found[0].get("n_differing") or 0) - (len(found) - 1)
     if n_more > 0:
-        console.print(Text(f"  + {n_more + max(n_beyond, 0)} more (--full shows them)", "dim"))
-    elif n_beyond > 0:
-        console.print(Text(f"  + {n_beyond} more, which are not kept", "dim"))
+        console.print(Text(f"  + {n_more + n_not_kept} more (--full shows them)", "dim"))
+    elif n_not_kept > 0:
+        console.print(Text(f"  + {n_not_kept} more, which are not kept", "dim"))
 
 
 def _sides(row: Row, full: bool) -> tuple[Text, Text]:

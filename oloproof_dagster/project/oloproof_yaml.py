@@ -10,15 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from oloproof_dagster.evidence.store_url import store_url
-from oloproof_dagster.project.evaluator_keys import (
-    EvaluatorDeclaration,
-    StateMatches,
-    StateUnchanged,
-    a_callable,
-    ignored_paths,
-    none_left_by,
-    some_paths,
-)
+from oloproof_dagster.project.evaluator_keys import EvaluatorDeclaration, StateMatches, StateUnchanged, a_callable
+from oloproof_dagster.project.path_keys import ignored_paths, none_left_by, some_paths
 from oloproof_dagster.project.slice_names import parse_slice
 from oloproof_dagster.project.transform_keys import Metamorphic
 from oloproof_dagster.project.validation import FileModel, Misplaced

@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from oloproof_dagster.project.evaluator_keys import a_callable, a_path
+from oloproof_dagster.project.evaluator_keys import a_callable
+from oloproof_dagster.project.path_keys import a_path
 from oloproof_dagster.project.validation import FileModel, Misplaced
 from oloproof_dagster.records.paths import Pick, parse_path
 from oloproof_dagster.wording import shortened
