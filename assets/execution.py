@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from oloproof_dagster.assets.former_version import begin_pass
 from oloproof_dagster.assets.pass_run import PassRun
 from oloproof_dagster.assets.recorded import execution_step
 from oloproof_dagster.assets.shards import Sharded, in_one_step, over_steps
@@ -47,7 +48,7 @@ def execution_assets(project: Project, pool: str | None, shards: int = 1) -> lis
     specs = [names.spec(table, description=description, **common) for table, description in described.items()]
 
     def begin(context: dg.AssetExecutionContext, tables: Mapping[str, Stored[Any]]) -> PassRun:
-        return PassRun(context, project, ExecutionPass(tables["transformed_cases"]))
+        return begin_pass(context, project, ExecutionPass(tables["transformed_cases"]))
 
     if shards > 1:
         return [over_steps(Sharded(names, name, specs, READS, ExecutionConfig, shards, begin))]

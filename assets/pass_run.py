@@ -5,13 +5,13 @@ the latest materialisations, the run's sandboxes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 
-from oloproof_dagster.assets.recorded import line_of_ignored, require_known
+from oloproof_dagster.assets.recorded import require_known
 from oloproof_dagster.assets.stage import Stage, require_as_loaded
 from oloproof_dagster.evidence.evidence import Attempt
 from oloproof_dagster.execution.execute import Counts, PassOptions
@@ -30,7 +30,7 @@ from oloproof_dagster.execution.plan import (
 )
 from oloproof_dagster.execution.progress import current_progress, silent
 from oloproof_dagster.project.project import Project
-from oloproof_dagster.records.keys import Identity, identity_of
+from oloproof_dagster.records.keys import Identity
 from oloproof_dagster.records.tables import TABLES
 from oloproof_dagster.resources.turns import require_turns
 from oloproof_dagster.suite.preflight import read_apart
@@ -39,39 +39,39 @@ from oloproof_dagster.wording import counted
 
 
 class PassRun:
-    """One pass of one run: reused whole, or the missing rows made and its tables written.
-
-    What is recorded of a version that is not declared any more is reused as it is; but a system that was imported
-    while it was declared finishes its run.
-    """
+    """One pass of one run: reused whole, or the missing rows made and its tables written."""
 
     def __init__(self, context: dg.AssetExecutionContext, project: Project, work: Pass) -> None:
         self._context, self._project, self._work = context, project, work
         self._stages = tuple(Stage(context, project, TABLES[name]) for name in work.tables)
         self.evidence, self.version = self._stages[0].evidence, self._stages[0].version
         self.session = self._stages[0].session
-        self._begun = work.kind == "replays" and self.session.loaded
-        self._keeps = self._stages[0].keeps_recorded and not self._begun
+
+    @property
+    def _is_begun(self) -> bool:
+        """Whether the system was imported for this run's executions: then its replays are made, whatever is declared
+        by now."""
+        return self._work.kind == "replays" and self.session.loaded
+
+    @property
+    def is_of_a_former_version(self) -> bool:
+        """Whether the version is recorded, and neither declared any more nor being executed by this run."""
+        return self._stages[0].keeps_recorded and not self._is_begun
 
     def require(self) -> None:
-        """Refuses to execute another version than the declared one, and takes a recorded one as it is."""
-        if self._begun:
-            return
-        require_known(self._stages[0])
-        if not self._keeps:
+        """Refuses to execute where this run may not."""
+        if not self._is_begun:
+            require_known(self._stages[0])
             require_as_loaded(self._project)
             require_turns(self._context)
 
     def held(self, shard: int | None = None) -> AbstractContextManager[None]:
-        """Keeps other runs from executing the version meanwhile, or a shard of it; a run that executes nothing keeps
-        nobody away, and nobody it."""
-        return nullcontext() if self._keeps else self.evidence.held(self.version, shard=shard)
+        """Keeps other runs from executing the version meanwhile, or a shard of it."""
+        return self.evidence.held(self.version, shard=shard)
 
     def plan(self, *, fresh: bool, retry_errors: bool) -> PassPlan:
         """Opens the attempt, and decides whether anything is to be done."""
         recorded = self.evidence.table(self._work.tables[0], self.version).facts()
-        if self._keeps:
-            return self._plan_kept(recorded)
         identity = self._work.identity or self._identity()
         edited = self._work.is_edited(recorded, identity)
         attempt = self.evidence.open_attempt(self.version, fresh=fresh or edited)
@@ -90,8 +90,6 @@ class PassRun:
 
     def in_force(self, plan: PassPlan) -> Attempt:
         """The attempt that was planned for, if it still is; see `attempt_in_force`."""
-        if self._keeps:
-            return Attempt(self.version, plan.attempt)
         fingerprints = self._fingerprints(Identity(*plan.identity), plan.attempt)
         return attempt_in_force(plan, self.evidence, self.version, fingerprints)
 
@@ -113,11 +111,18 @@ class PassRun:
     ) -> Iterator[dg.MaterializeResult[Any]]:
         """The tables, reused or written; what is not recorded is done first, or was to be done by `shards`."""
         yield from self._reused(plan) if plan.reused else self._written(plan, attempt, shards)
-        if self._work.kind == "replays" and not self._keeps:
+        if self._work.kind == "replays":
             # The IO manager has put the last table in its place: what was kept to resume from is not needed any more.
             self.evidence.complete(attempt)
 
     def _reused(self, plan: PassPlan) -> Iterator[dg.MaterializeResult[Any]]:
+        news = self._news_of_reused(plan)
+        for stage, latest in zip(self._stages, self._latest(plan.fingerprints), strict=True):
+            yield stage.reused(latest or {}, news)
+            news = {}
+
+    def _news_of_reused(self, plan: PassPlan) -> dict[str, Any]:
+        """What is noted on the first of tables that are used again."""
         recorded = self._stages[0].stored
         facts = recorded.facts()
         counts = Counts(
@@ -125,25 +130,7 @@ class PassRun:
             errors=int(facts.get("n_errors", 0)),
             n_unverified=int(facts.get("n_unverified", 0)),
         )
-        news = summary(self._work, counts, plan.warning, *self._noticed(counts))
-        for stage, latest in zip(self._stages, self._latest(plan.fingerprints), strict=True):
-            yield stage.as_recorded(**news) if self._keeps else stage.reused(latest or {}, news)
-            news = {}
-
-    def _plan_kept(self, recorded: dict[str, Any]) -> PassPlan:
-        """The plan that does nothing, of a version that can not be executed any more."""
-        identity = identity_of(recorded) or Identity("", self.version, "")
-        warning = line_of_ignored(self._stages[0]) if self._work.kind == "executions" else None
-        if warning:
-            self._context.log.warning(warning)
-        return PassPlan(
-            attempt=int(recorded.get("attempt", 0)),
-            identity=(identity.system, identity.version, identity.code),
-            fingerprints=tuple(str(each.stored.facts().get("fingerprint")) for each in self._stages),
-            reused=True,
-            retry_errors=False,
-            warning=warning,
-        )
+        return summary(self._work, counts, plan.warning, *self._noticed(counts))
 
     def _written(
         self, plan: PassPlan, attempt: Attempt, shards: Sequence[ShardResult] | None

@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from oloproof_dagster.assets.former_version import begin_pass
 from oloproof_dagster.assets.pass_run import PassRun
 from oloproof_dagster.assets.shards import Sharded, in_one_step, over_steps
 from oloproof_dagster.assets.stage import Names
@@ -40,7 +41,7 @@ def replay_assets(project: Project, pool: str | None, shards: int = 1) -> list[d
     }
 
     def begin(context: dg.AssetExecutionContext, tables: Mapping[str, Stored[Any]]) -> PassRun:
-        return PassRun(context, project, ReplayPass(tuple(tables[name] for name in READS), project.replayed))
+        return begin_pass(context, project, ReplayPass(tuple(tables[name] for name in READS), project.replayed))
 
     if shards > 1 and project.replayed:
         name, specs = f"{names.slug}__fault_replays", [names.spec("fault_replays", **common)]
