@@ -95,10 +95,10 @@ def gate_assets(project: Project, evidence_root: str) -> list[dg.AssetsDefinitio
         row = replace(settle(policy, rows, facts), basis=json_text(basis))
         result = stage.materialize(lambda: NewTable((row,)), decisions, partial=facts.partial, basis=basis)
         note_decision(stage.evidence, stage.version, _past(stage, row, noted))
-        now = shown(row, rows)
+        page = shown(row, rows)
         stands_on = {"stands_on": dg.MetadataValue.json(parse_canonical(basis)), **place.metadata()}
         yield result._replace(
-            metadata={**now, **(result.metadata or {}), **now, **stands_on},  # the page's order: digests last
+            metadata={**page, **(result.metadata or {}), **page, **stands_on},  # the page's order: digests last
             check_results=checks(policy, row, rows),
         )
 

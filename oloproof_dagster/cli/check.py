@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import islice
 from typing import Literal
 
 from oloproof_dagster.cli.trial_case import TrialCase, changed_by_a_case
@@ -15,6 +14,7 @@ from oloproof_dagster.project.evaluator_keys import MetamorphicRelation, StateMa
 from oloproof_dagster.project.evidence_place import evidence_of
 from oloproof_dagster.project.project import Project
 from oloproof_dagster.records.reasons import VerdictReason
+from oloproof_dagster.records.tables import SuiteRow
 from oloproof_dagster.records.trajectory import from_text
 from oloproof_dagster.suite.cases import ReadNotes, read_cases
 from oloproof_dagster.suite.labels import validities
@@ -43,10 +43,12 @@ def check_project(project: Project) -> Iterator[Finding]:
     """
     check_files(project)
     count, notes = SuiteCount(), ReadNotes()
-    pairs, unseen = [], UnseenPaths.of(project, in_dataset=True)
+    pairs, unseen, first = [], UnseenPaths.of(project, in_dataset=True), None
     for row in count.counting(expand(project, readable_by_all(project, read_cases(project, notes)), notes)):
+        first = first or row
         pairs.append((row.transform, row.case_id, row.pair_digest))
         unseen.look(CaseEvidence(row, 0, None, None))
+    assert first is not None, "a dataset without a case is refused"
     facts = count.facts()
     yield Finding(
         "ok",
@@ -70,7 +72,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield Finding("ok", f"{project.suite.store} can be read")
         yield Finding("ok", f"{project.suite.system.callable} is loaded")
         with INTERRUPTS.watched():  # an agent's own KeyboardInterrupt is its case's error
-            yield from _one_case(project, session)
+            yield from _one_case(project, session, first)
 
 
 def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Iterator[Finding]:
@@ -95,8 +97,7 @@ def _about_the_policy(project: Project, clustered: bool, n_clusters: int) -> Ite
         )
 
 
-def _one_case(project: Project, session: Session) -> Iterator[Finding]:
-    case = next(islice(expand(project, read_cases(project)), 1))
+def _one_case(project: Project, session: Session, case: SuiteRow) -> Iterator[Finding]:
     tried = TrialCase(project, session, case)
     before = tried.only_reset()
     outcome = tried.executed()
